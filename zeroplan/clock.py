@@ -88,6 +88,11 @@ class StepTime(NamedTuple):
         return sum(entry.seconds for entry in self.terms if entry.group == group)
 
     @property
+    def groups(self) -> dict[str, float]:
+        """Seconds by group."""
+        return {group: self.of(group) for group in dict.fromkeys((*GROUPS, *(entry.group for entry in self.terms)))}
+
+    @property
     def compute(self) -> float:
         return self.of(COMPUTE)
 

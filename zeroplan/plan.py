@@ -233,10 +233,7 @@ def _parts(candidate: Candidate) -> dict[str, float]:
     """Seconds of a step: computing without what checkpointing runs again, that, and what shows of all else."""
     time = candidate.time
     again = sum(entry.seconds for entry in time.terms if entry.group == COMPUTE and entry.name.endswith(RECOMPUTATION))
-    return {
-        COMPUTE: time.compute - again, RECOMPUTATION: again, "communication": time.exposed_communication,
-        "offload": time.offload, "optimizer": time.optimizer,
-    }  # fmt: skip
+    return {**time.groups, COMPUTE: time.compute - again, RECOMPUTATION: again}
 
 
 def _ways_out(

@@ -44,6 +44,13 @@ def test_a_plan_writes_what_is_not_the_versions_default(changed):
     assert ds_config(other, "deepspeed")["zero_optimization"]["round_robin_gradients"] is False
 
 
+def test_a_default_that_nothing_follows_is_not_passed_over(monkeypatch):
+    """Reading takes the default of offload_optimizer.ratio from `Offload`, whatever a version says."""
+    monkeypatch.setitem(defaults.CHANGED, "98.0.0", {"zero_optimization.offload_optimizer.ratio": 0.5})
+    with pytest.raises(NotImplementedError, match=r"DeepSpeed 98\.0\.0: .*offload_optimizer\.ratio"):
+        defaults.strategy_defaults("98.0.0")
+
+
 def test_an_unknown_version_is_refused():
     with pytest.raises(ContradictionError, match=r"DeepSpeed 1\.2\.3 is not known; known are 0\.19\.8"):
         defaults.default("gradient_clipping", "1.2.3")

@@ -11,10 +11,10 @@ from typing import Any
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.errors import ContradictionError
 from zeroplan.sources import DEEPSPEED
-from zeroplan.specs.strategy import Offload
 
 CHANGED: dict[str, dict[str, object]] = {DEEPSPEED: {}}
-"""By version, defaults that are not those of `KEYS`, by path, as in {"0.20.0": {"gradient_clipping": 1.0}}."""
+"""By version, defaults that are not those of `KEYS`, by path, as in {"0.20.0": {"gradient_clipping": 1.0}}: of `FIELDS`
+alone, whose reading and writing follow. Of any other key `strategy_defaults` raises `NotImplementedError`."""
 ZERO_FIELDS = {
     "reduce_bucket_size": "reduce_bucket_size",
     "allgather_bucket_size": "allgather_bucket_size",
@@ -71,11 +71,8 @@ def default(path: str, version: str = DEEPSPEED) -> Any:
 @cache
 def strategy_defaults(version: str = DEEPSPEED) -> dict[str, Any]:
     """Each field of `Strategy` that a key of its own sets, with that key's default."""
+    if others := CHANGED.get(version, {}).keys() - FIELDS.keys():
+        raise NotImplementedError(f"DeepSpeed {version}: reading takes no other default of {', '.join(sorted(others))}")
     return {field: default(path, version) for path, field in FIELDS.items()}
 
 
-@cache
-def offload_defaults(name: str, version: str = DEEPSPEED) -> dict[str, Any]:
-    """Each field of `Offload` likewise, of offload_optimizer or offload_param; without a key, as `Offload` has it."""
-    paths = {field: f"zero_optimization.{name}.{field}" for field in Offload._fields if field != "device"}
-    return {field: CHANGED[version].get(path, Offload._field_defaults[field]) for field, path in paths.items()}

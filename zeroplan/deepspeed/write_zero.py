@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zeroplan.architectures.leaves import concerns
-from zeroplan.deepspeed.defaults import ZERO_FIELDS, offload_defaults, strategy_defaults
+from zeroplan.deepspeed.defaults import ZERO_FIELDS, strategy_defaults
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.read import OFFLOAD_FIELDS, trainer_fills
 from zeroplan.deepspeed.values import AUTO
@@ -52,7 +52,7 @@ def zero_section(job: Job, *, for_trainer: bool) -> dict[str, Any]:
     zero |= {key: value for key, value in _changed(job).items() if key not in zero}
     for name in BUFFERS:
         if section := getattr(strategy, name):
-            zero[name] = _offload(section, name, job.engine.version)
+            zero[name] = _offload(section, name)
     if strategy.selective:
         zero["zenflow"] = zenflow_section(strategy.selective)
     return zero | (_leaves(job) if strategy.stage == 3 else {})
@@ -99,14 +99,14 @@ def with_defaults(offload: Offload, name: str) -> Offload:
     )
 
 
-def _offload(offload: Offload, name: str, version: str) -> dict[str, Any]:
+def _offload(offload: Offload, name: str) -> dict[str, Any]:
     section: dict[str, Any] = {"device": offload.device, "pin_memory": offload.pin_memory}
     if offload.device == "nvme":
         offload = with_defaults(offload, name)
         section |= {"nvme_path": offload.nvme_path, "buffer_count": offload.buffer_count}
         if name == "offload_param":
             section |= {"buffer_size": offload.buffer_size, "max_in_cpu": offload.max_in_cpu}
-    usual = offload_defaults(name, version)
+    usual = Offload._field_defaults
     changed = {field: getattr(offload, field) for field in OFFLOAD_FIELDS if getattr(offload, field) != usual[field]}
     known = {field: value for field, value in changed.items() if f"zero_optimization.{name}.{field}" in KEYS}
     return section | {field: value for field, value in known.items() if field not in section}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from zeroplan.clock import GROUPS, Speed, Term
+from zeroplan.clock import Speed, Term
 from zeroplan.costs.operations import operations
 from zeroplan.costs.passes import alone
 from zeroplan.costs.step_timeline import Instant
@@ -140,7 +140,7 @@ def time_object(speed: Speed) -> step_time.StepTime:
         tokens=speed.tokens,
         tokens_per_s_per_gpu=speed.tokens_per_gpu,
         utilisation=[step_time.Utilisation(convention=one.convention, value=one.value) for one in speed.utilisation],
-        groups={group: step.of(group) for group in GROUPS},
+        groups=step.groups,
         terms=[term_object(entry) for entry in step.terms],
     )
 

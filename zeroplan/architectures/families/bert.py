@@ -70,7 +70,9 @@ class Embeddings(Module):
     """Words, positions and token types, summed and normed."""
 
     transformers_class = "Embeddings"
-    forward_order = ("word_embeddings", "token_type_embeddings", "position_embeddings", "LayerNorm", "dropout")
+    forward_order: tuple[str, ...] = (
+        "word_embeddings", "token_type_embeddings", "position_embeddings", "LayerNorm", "dropout",
+    )  # fmt: skip
     takes_gradient = False
 
     def __init__(self, c: BertConfig) -> None:
@@ -100,7 +102,7 @@ class SelfAttention(Module):
 
     transformers_class = "SelfAttention"
     eager_returns = 1
-    forward_order = ("query", "key", "value")
+    forward_order: tuple[str, ...] = ("query", "key", "value")
     saves_last = True
 
     def __init__(self, c: BertConfig) -> None:
@@ -133,7 +135,7 @@ class Output(Module):
     """norm(dense(x) + residual)."""
 
     transformers_class = "Output"
-    forward_order = ("dense", "dropout", "LayerNorm")
+    forward_order: tuple[str, ...] = ("dense", "dropout", "LayerNorm")
 
     def __init__(self, c: BertConfig, inputs: int) -> None:
         super().__init__()
@@ -180,7 +182,7 @@ class Layer(GradientCheckpointingLayer):
     """Attention across to an encoder runs only beside one."""
 
     transformers_class = "Layer"
-    forward_order = ("attention", "intermediate", "output")
+    forward_order: tuple[str, ...] = ("attention", "intermediate", "output")
     mask_by_position = True
 
     def __init__(self, c: BertConfig) -> None:
@@ -285,7 +287,7 @@ class Predictions(Unary):
     """
 
     transformers_class = "LMPredictionHead"
-    forward_order = ("transform", "decoder")
+    forward_order: tuple[str, ...] = ("transform", "decoder")
 
     def __init__(self, c: BertConfig, words: Embedding) -> None:
         super().__init__()

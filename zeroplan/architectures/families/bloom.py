@@ -70,7 +70,7 @@ class Attention(Module):
 
     transformers_class = "Attention"
     returns = 2
-    forward_order = ("query_key_value", "attention_dropout", "dense")
+    forward_order: tuple[str, ...] = ("query_key_value", "attention_dropout", "dense")
 
     def __init__(self, c: BloomConfig) -> None:
         super().__init__()

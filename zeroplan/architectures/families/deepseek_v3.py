@@ -247,7 +247,7 @@ class SparseBlock(Module):
     """Routed experts, their router, and the shared experts as one MLP."""
 
     transformers_class = "MoE"
-    forward_order = ("gate", "experts", "shared_experts")
+    forward_order: tuple[str, ...] = ("gate", "experts", "shared_experts")
     router: ClassVar[type[PlainRouter]] = BalancedRouter
 
     def __init__(self, c: LatentConfig) -> None:

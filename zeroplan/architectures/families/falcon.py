@@ -107,7 +107,7 @@ class Attention(Module):
 
     transformers_class = "Attention"
     eager_returns = 1
-    forward_order = ("query_key_value", "dense")
+    forward_order: tuple[str, ...] = ("query_key_value", "dense")
 
     def __init__(self, c: FalconConfig) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class Layer(GradientCheckpointingLayer):
 
     transformers_class = "DecoderLayer"
     eager_returns = 1
-    forward_order = (
+    forward_order: tuple[str, ...] = (
         "ln_attn", "ln_mlp", "input_layernorm", "self_attention", "post_attention_layernorm", "mlp",
     )  # fmt: skip
     gives_weights = True
@@ -251,7 +251,7 @@ class Transformer(Module):
     """The rotary frequencies are there even where ALiBi takes their place."""
 
     transformers_class = "Model"
-    forward_order = ("word_embeddings", "rotary_emb", "h", "ln_f")
+    forward_order: tuple[str, ...] = ("word_embeddings", "rotary_emb", "h", "ln_f")
     takes_gradient = False
 
     def __init__(self, c: FalconConfig) -> None:

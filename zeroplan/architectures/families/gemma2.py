@@ -57,7 +57,7 @@ class Gemma2Config(RotaryConfig):
 class FourNormLayer(Layer):
     """A layer that norms the input and the output of both its halves."""
 
-    forward_order = (
+    forward_order: tuple[str, ...] = (
         "input_layernorm", "self_attn", "post_attention_layernorm",
         "pre_feedforward_layernorm", "mlp", "post_feedforward_layernorm",
     )  # fmt: skip

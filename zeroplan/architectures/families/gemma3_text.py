@@ -107,7 +107,7 @@ class TextDecoder(Decoder):
 class LateNormedAttention(NormedAttention):
     """All three projections, then the norms."""
 
-    forward_order = ("q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj")
+    forward_order: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj")
     norm = SeparateUnitOffsetNorm
 
     def projected(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -83,7 +83,7 @@ class Attention(Module):
 
     transformers_class = "Attention"
     eager_returns = 1
-    forward_order = ("c_attn", "c_proj", "resid_dropout")
+    forward_order: tuple[str, ...] = ("c_attn", "c_proj", "resid_dropout")
 
     def __init__(self, c: GPT2Config, *, cross: bool = False) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class MLP(Module):
     """Two layers of the kind that the family has."""
 
     transformers_class = "MLP"
-    forward_order = ("c_fc", "act", "c_proj", "dropout")
+    forward_order: tuple[str, ...] = ("c_fc", "act", "c_proj", "dropout")
 
     def __init__(self, c: GPTConfig, linear: Callable[[int, int], Unary] = Conv1D) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class Block(GradientCheckpointingLayer):
 
     transformers_class = "Block"
     mask_by_position: ClassVar[bool] = True
-    forward_order = ("ln_1", "attn", "ln_2", "mlp")
+    forward_order: tuple[str, ...] = ("ln_1", "attn", "ln_2", "mlp")
 
     def __init__(self, c: GPTConfig, attn: Module, mlp: Module, crossattention: Module | None = None) -> None:
         super().__init__()

@@ -48,7 +48,7 @@ class Attention(Module):
 
     transformers_class = "Attention"
     eager_returns = 1
-    forward_order = ("c_attn", "c_proj", "resid_dropout")
+    forward_order: tuple[str, ...] = ("c_attn", "c_proj", "resid_dropout")
 
     def __init__(self, c: GPTBigCodeConfig, *, cross: bool = False) -> None:
         super().__init__()

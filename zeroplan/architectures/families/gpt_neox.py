@@ -85,7 +85,7 @@ class Attention(Module):
 
 class MLP(Module):
     transformers_class = "MLP"
-    forward_order = ("dense_h_to_4h", "act", "dense_4h_to_h")
+    forward_order: tuple[str, ...] = ("dense_h_to_4h", "act", "dense_4h_to_h")
 
     def __init__(self, c: GPTNeoXConfig) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class Layer(GradientCheckpointingLayer):
     """The norms are registered before what they feed."""
 
     transformers_class = "Layer"
-    forward_order = (
+    forward_order: tuple[str, ...] = (
         "input_layernorm", "attention", "post_attention_dropout",
         "post_attention_layernorm", "mlp", "post_mlp_dropout",
     )  # fmt: skip
@@ -133,7 +133,7 @@ class Layer(GradientCheckpointingLayer):
 
 class Decoder(Module):
     transformers_class = "Model"
-    forward_order = ("embed_in", "emb_dropout", "rotary_emb", "layers", "final_layer_norm")
+    forward_order: tuple[str, ...] = ("embed_in", "emb_dropout", "rotary_emb", "layers", "final_layer_norm")
     takes_gradient = False
 
     def __init__(self, c: GPTNeoXConfig) -> None:

@@ -105,7 +105,7 @@ def yarn() -> dict[str, Any]:
 class SinkAttention(Attention):
     """Attention with one more logit a head, which takes weight and gives nothing."""
 
-    forward_order = ("q_proj", "k_proj", "v_proj", "sinks", "o_proj")
+    forward_order: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "sinks", "o_proj")
 
     def __init__(self, c: GptOssConfig) -> None:
         super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)
@@ -185,7 +185,7 @@ class BiasedExperts(Experts):
     saves_views = False
     liger_patches = False
     liger_order = None
-    forward_order = ("gate_up_proj_bias", "gate_up_proj", "down_proj_bias", "down_proj")
+    forward_order: tuple[str, ...] = ("gate_up_proj_bias", "gate_up_proj", "down_proj_bias", "down_proj")
 
     def __init__(self, c: GptOssConfig, ffn: int) -> None:
         Module.__init__(self)

@@ -56,7 +56,7 @@ class Attention(Module):
 
     transformers_class = "Attention"
     returns = 2
-    forward_order = ("q_proj", "k_proj", "v_proj", "attn_dropout", "out_proj", "resid_dropout")
+    forward_order: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "attn_dropout", "out_proj", "resid_dropout")
     flash_order = ("q_proj", "k_proj", "v_proj", "out_proj", "resid_dropout")
     takes_gradient = False
 
@@ -144,7 +144,7 @@ def every_two_turned(x: Tensor) -> Tensor:
 
 class MLP(Module):
     transformers_class = "MLP"
-    forward_order = ("fc_in", "act", "fc_out", "dropout")
+    forward_order: tuple[str, ...] = ("fc_in", "act", "fc_out", "dropout")
 
     def __init__(self, c: GPTJConfig) -> None:
         super().__init__()

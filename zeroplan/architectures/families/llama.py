@@ -99,7 +99,7 @@ class GatedMLP(Module):
     """down(act(gate(x)) · up(x))."""
 
     transformers_class = "MLP"
-    forward_order = ("gate_proj", "act_fn", "up_proj", "down_proj")
+    forward_order: tuple[str, ...] = ("gate_proj", "act_fn", "up_proj", "down_proj")
     liger_order = ("gate_proj", "up_proj", "down_proj")
 
     def __init__(self, c: Config, ffn: int, *, bias: bool = False) -> None:

@@ -49,7 +49,7 @@ class UnpatchedNorm(LateCastNorm):
 class WideNormedAttention(Attention):
     """The norms are as wide as all queries and all keys."""
 
-    forward_order = ("q_proj", "q_norm", "k_proj", "k_norm", "v_proj", "o_proj")
+    forward_order: tuple[str, ...] = ("q_proj", "q_norm", "k_proj", "k_norm", "v_proj", "o_proj")
     turns = staticmethod(apply_rotary_pos_emb_and_cast)
 
     def __init__(self, c: Olmo2Config) -> None:
@@ -67,7 +67,7 @@ class Layer(GradientCheckpointingLayer):
     """x + norm(attention(x)), then x + norm(mlp(x))."""
 
     transformers_class = "DecoderLayer"
-    forward_order = ("self_attn", "post_attention_layernorm", "mlp", "post_feedforward_layernorm")
+    forward_order: tuple[str, ...] = ("self_attn", "post_attention_layernorm", "mlp", "post_feedforward_layernorm")
 
     def __init__(self, c: Olmo2Config) -> None:
         super().__init__()

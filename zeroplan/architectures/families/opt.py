@@ -67,7 +67,7 @@ class Attention(Module):
 
     transformers_class = "Attention"
     eager_returns = 1
-    forward_order = ("q_proj", "k_proj", "v_proj", "out_proj")
+    forward_order: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "out_proj")
     takes_gradient = False
 
     def __init__(self, c: OPTConfig) -> None:
@@ -138,7 +138,7 @@ class Decoder(Module):
     """Where word_embed_proj_dim differs from hidden_size, two matrices lead in and out."""
 
     transformers_class = "Decoder"
-    forward_order = (
+    forward_order: tuple[str, ...] = (
         "embed_tokens", "embed_positions", "project_in", "layers", "final_layer_norm", "project_out",
     )  # fmt: skip
     takes_gradient = False

@@ -61,7 +61,7 @@ class Attention(Module):
 
     transformers_class = "Attention"
     eager_returns = 1
-    forward_order = ("q_proj", "k_proj", "v_proj", "q_layernorm", "k_layernorm", "dense")
+    forward_order: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "q_layernorm", "k_layernorm", "dense")
     takes_gradient = False
 
     def __init__(self, c: PhiConfig) -> None:
@@ -96,7 +96,7 @@ class Attention(Module):
 
 class MLP(Module):
     transformers_class = "MLP"
-    forward_order = ("fc1", "activation_fn", "fc2")
+    forward_order: tuple[str, ...] = ("fc1", "activation_fn", "fc2")
 
     def __init__(self, c: PhiConfig) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class Layer(GradientCheckpointingLayer):
     """x + dropout(attention(norm(x))) + dropout(mlp(norm(x))), one norm and one dropout for both."""
 
     transformers_class = "DecoderLayer"
-    forward_order = ("input_layernorm", "self_attn", "resid_dropout", "mlp", "resid_dropout")
+    forward_order: tuple[str, ...] = ("input_layernorm", "self_attn", "resid_dropout", "mlp", "resid_dropout")
 
     def __init__(self, c: PhiConfig) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class Layer(GradientCheckpointingLayer):
 
 class Decoder(Module):
     transformers_class = "Model"
-    forward_order = ("embed_tokens", "embed_dropout", "rotary_emb", "layers", "final_layernorm")
+    forward_order: tuple[str, ...] = ("embed_tokens", "embed_dropout", "rotary_emb", "layers", "final_layernorm")
     takes_gradient = False
 
     def __init__(self, c: PhiConfig) -> None:

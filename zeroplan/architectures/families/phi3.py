@@ -73,7 +73,7 @@ class Attention(Module):
 
     transformers_class = "Attention"
     eager_returns = 1
-    forward_order = ("qkv_proj", "o_proj")
+    forward_order: tuple[str, ...] = ("qkv_proj", "o_proj")
     takes_gradient = False
 
     def __init__(self, c: Phi3Config) -> None:
@@ -102,7 +102,7 @@ class FusedMLP(Module):
     """GatedMLP with gate and up as one matrix."""
 
     transformers_class = "MLP"
-    forward_order = ("gate_up_proj", "activation_fn", "down_proj")
+    forward_order: tuple[str, ...] = ("gate_up_proj", "activation_fn", "down_proj")
     liger_order = ("gate_up_proj", "down_proj")
 
     def __init__(self, c: Phi3Config) -> None:
@@ -125,7 +125,7 @@ class FusedMLP(Module):
 class DroppedLayer(Layer):
     """A dropout after each half."""
 
-    forward_order = (
+    forward_order: tuple[str, ...] = (
         "input_layernorm", "self_attn", "resid_attn_dropout",
         "post_attention_layernorm", "mlp", "resid_mlp_dropout",
     )  # fmt: skip

@@ -68,7 +68,7 @@ class SparseBlock(Module):
     """Router, routed experts, and a shared expert behind a gate of one logit, multiplied last."""
 
     transformers_class = "SparseMoeBlock"
-    forward_order = ("shared_expert", "gate", "experts", "shared_expert_gate")
+    forward_order: tuple[str, ...] = ("shared_expert", "gate", "experts", "shared_expert_gate")
     saves_last = True
 
     def __init__(self, c: Qwen2MoeConfig) -> None:

@@ -33,7 +33,7 @@ class Qwen3Config(WindowedConfig):
 class NormedAttention(Attention):
     """Attention whose queries and keys are normed head by head."""
 
-    forward_order = ("q_proj", "q_norm", "k_proj", "k_norm", "v_proj", "o_proj")
+    forward_order: tuple[str, ...] = ("q_proj", "q_norm", "k_proj", "k_norm", "v_proj", "o_proj")
     norm: type[RMSNorm] = RMSNorm
 
     def __init__(self, c: Config, *, bias: bool) -> None:

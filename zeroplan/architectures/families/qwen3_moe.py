@@ -57,7 +57,7 @@ class SparseBlock(Module):
     """The experts and their router, registered in this order."""
 
     transformers_class = "SparseMoeBlock"
-    forward_order = ("gate", "experts")
+    forward_order: tuple[str, ...] = ("gate", "experts")
 
     def __init__(self, c: Qwen3MoeConfig) -> None:
         super().__init__()

@@ -40,7 +40,7 @@ class MLP(Module):
     """A dropout that is a function, not a module, ends it."""
 
     transformers_class = "MLP"
-    forward_order = ("c_fc", "act", "c_proj")
+    forward_order: tuple[str, ...] = ("c_fc", "act", "c_proj")
 
     def __init__(self, c: Starcoder2Config) -> None:
         super().__init__()

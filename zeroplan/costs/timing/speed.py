@@ -44,6 +44,8 @@ SPREADS: dict[tuple[str, bool], tuple[float, float]] = {
 }  # fmt: skip
 """By term, or by group of terms, and whether its rate was measured or published: from what to what share it may come
 out. Hosts differ 25-fold in how fast they update; networks reach half of what their cards have."""
+OTHER_GROUP = {True: (0.80, 1.30), False: (0.60, 2.00)}
+"""For a group that has none of its own."""
 
 
 def interval(step: StepTime) -> Interval:
@@ -66,7 +68,8 @@ def interval(step: StepTime) -> Interval:
 
 def _spread(entry: Term) -> tuple[float, float]:
     known = bool(entry.figures) and entry.figures[0].evidence in KNOWN
-    return SPREADS.get((entry.name.partition(",")[0], known)) or SPREADS[entry.group, known]
+    by_name = SPREADS.get((entry.name.partition(",")[0], known))
+    return by_name or SPREADS.get((entry.group, known), OTHER_GROUP[known])
 
 
 def _founded(entry: Term) -> str:
