@@ -20,7 +20,7 @@ from zeroplan.architectures.structure import Structure
 from zeroplan.architectures.timeline import ExpandedTrace, timeline
 from zeroplan.architectures.trace import Trace, run_of, run_trace
 from zeroplan.autograd.log import BACKWARD, FORWARD, RECOMPUTING
-from zeroplan.specs.account import AllocatedActivations, Flops, RecomputedShare, SavedActivations
+from zeroplan.specs.account import AllocatedActivations, BackwardShare, Flops, RecomputedShare, SavedActivations
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import Execution, Timeline
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules, TimelineRequest
@@ -159,6 +159,28 @@ class TracedProfile:
         )
         share = sum(request.recomputing.has(number) for number in range(len(layers))) / len(layers)
         return RecomputedShare(products or 0.0, share if attention is None else attention)
+
+    def backward_share(self, request: TimelineRequest) -> BackwardShare | None:
+        """FLOPs as products of the trace say."""
+        try:
+            counted = self.trace(request).flops
+        except NotImplementedError:
+            return None
+        times = Counter(chosen for _layer, chosen in self.layers(request))
+        inside: Counter[str] = Counter()
+        outside: Counter[str] = Counter()
+        entered = 0
+        for (phase, layer, causal), count in counted.items():
+            if not layer:
+                outside[phase] += count
+            elif not causal:
+                inside[phase] += times[layer] * count
+                if phase == FORWARD and counted.get((BACKWARD, layer, causal)):
+                    entered += times[layer] * count
+        return BackwardShare(
+            inside[BACKWARD] / inside[FORWARD], outside[BACKWARD] / outside[FORWARD] if outside[FORWARD] else 0.0,
+            entered / inside[FORWARD],
+        )  # fmt: skip
 
     def offloaded_inputs(self, request: TimelineRequest) -> tuple[int, ...]:
         result = self.trace(request).inputs

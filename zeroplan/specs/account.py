@@ -71,6 +71,17 @@ class Flops(NamedTuple):
     """What checkpointed layers run again in backward; not in `backward`."""
 
 
+class BackwardShare(NamedTuple):
+    """What of backward runs, where some parameters do not train."""
+
+    products: float
+    """FLOPs of the layers' matrix products in backward over those in forward: 2 where all train."""
+    head: float
+    """The same of what lies outside of all layers."""
+    layers: float
+    """Share of the layers' work of which backward runs the attention and what is element-wise."""
+
+
 class RecomputedShare(NamedTuple):
     """What runs again in backward, as shares of what all layers run in forward.
 

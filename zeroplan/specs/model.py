@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from zeroplan.errors import ContradictionError
-from zeroplan.specs.account import AllocatedActivations, Flops, RecomputedShare, SavedActivations
+from zeroplan.specs.account import AllocatedActivations, BackwardShare, Flops, RecomputedShare, SavedActivations
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import Execution, Timeline
 
@@ -142,6 +142,9 @@ class ModelProfile(Protocol):
 
     def recomputed_share(self, request: TimelineRequest) -> RecomputedShare | None:
         """What of forward checkpointed layers run again in backward."""
+
+    def backward_share(self, request: TimelineRequest) -> BackwardShare | None:
+        """What of backward runs, where some parameters do not train."""
 
     def offloaded_inputs(self, request: TimelineRequest) -> tuple[int, ...]:
         """Bytes of each layer's input, where deepspeed.checkpointing empties them."""

@@ -9,7 +9,7 @@ from zeroplan.costs.passes import timeline_request
 from zeroplan.costs.timing.rates import Rates, rates
 from zeroplan.costs.timing.work import ForwardWork, work
 from zeroplan.formulas import timing
-from zeroplan.specs.account import RecomputedShare
+from zeroplan.specs.account import BackwardShare, RecomputedShare
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import MIN_IDENTICAL_BATCH
 from zeroplan.specs.software import Software
@@ -43,12 +43,21 @@ class Computing(NamedTuple):
 
 def computing(job: Job, software: Software, *, traced: bool = True) -> Computing:
     """Time the operators of one micro-batch; not `traced`: of what is recomputed only what needs no trace."""
-    found, at = work(job), rates(job)
+    found, at, share = work(job), rates(job), backward_share(job)
     layers = _layers(found, at, software)
     forward = _pass("forward", found, at, software, layers)
-    backward = _pass("backward", found, at, software, _layers(found, at, software, backward=True))
+    backward = _pass("backward", found, at, software, _layers(found, at, software, share), share)
     recomputed = recomputed_shares(job) if traced else RecomputedShare(0.0, 0.0)
     return Computing(forward, ComputePass((*backward.terms, *_again(job, layers, recomputed))))
+
+
+def backward_share(job: Job) -> BackwardShare:
+    """What of backward runs: of a product the gradient of its input where something before it trains, and the gradient
+    of its weight where that trains.
+    """
+    request = timeline_request(job)._replace(batch=MIN_IDENTICAL_BATCH)
+    share = job.model.profile.backward_share(request) if job.model.frozen else None
+    return share or BackwardShare(BACKWARD_PRODUCTS, BACKWARD_PRODUCTS, 1.0)
 
 
 def recomputed_shares(job: Job) -> RecomputedShare:
@@ -89,24 +98,28 @@ def _again(job: Job, layers: tuple[Term, ...], found: RecomputedShare) -> list[T
     ]  # fmt: skip
 
 
-def _layers(found: ForwardWork, at: Rates, software: Software, *, backward: bool = False) -> tuple[Term, ...]:
-    way = "backward" if backward else "forward"
-    products = BACKWARD_PRODUCTS if backward else 1.0
+def _layers(
+    found: ForwardWork, at: Rates, software: Software, share: BackwardShare | None = None
+) -> tuple[Term, ...]:  # fmt: skip
+    """Of forward, or of backward with so much of it."""
+    way = "backward" if share else "forward"
+    products = share.products if share else 1.0
+    runs = share.layers if share else 1.0
     terms = [
         _products(f"{PRODUCTS}, {way}", at, products, found.layers.flops, found.layers.touched),
         term(COMPUTE, f"element-wise operators, {way}", timing.streamed, at.memory, software.passes,
-             times=BACKWARD_ELEMENTS if backward else 1.0, touched=software.passes.value * found.elements,
+             times=BACKWARD_ELEMENTS * runs if share else 1.0, touched=software.passes.value * found.elements,
              bandwidth=at.memory.value),
     ]  # fmt: skip
     if found.scores:
-        factor = BACKWARD_SCORES if backward else 1.0
+        factor = BACKWARD_SCORES * runs if share else 1.0
         terms += [
-            _products(f"{ATTENTION}, {way}", at, products, found.attention, 0.0),
+            _products(f"{ATTENTION}, {way}", at, BACKWARD_PRODUCTS * runs if share else 1.0, found.attention, 0.0),
             term(COMPUTE, f"{SCORES}, {way}", timing.streamed, at.memory, times=factor,
                  touched=found.scores, bandwidth=at.memory.value),
         ]  # fmt: skip
     else:
-        factor = BACKWARD_ATTENTION if backward else 1.0
+        factor = BACKWARD_ATTENTION * runs if share else 1.0
         terms.append(
             term(COMPUTE, f"{ATTENTION}, {way}", timing.attention, at.attention, times=factor, flops=found.attention,
                  rate=at.attention.value)
@@ -119,11 +132,14 @@ def _products(name: str, at: Rates, times: float, flops: float, touched: float) 
                 rate=at.products.value, touched=touched, bandwidth=at.memory.value)  # fmt: skip
 
 
-def _pass(way: str, found: ForwardWork, at: Rates, software: Software, layers: tuple[Term, ...]) -> ComputePass:
+def _pass(
+    way: str, found: ForwardWork, at: Rates, software: Software, layers: tuple[Term, ...],
+    backward: BackwardShare | None = None,
+) -> ComputePass:  # fmt: skip
     """The layers, the head and the loss; the pass is not shorter than starting its kernels takes."""
     products, share, starts = 1.0, LOSS_FORWARD, 1
-    if way == "backward":
-        products, share, starts = BACKWARD_PRODUCTS, 1 - LOSS_FORWARD, 2
+    if backward:
+        products, share, starts = backward.head, 1 - LOSS_FORWARD, 2
     head = _products(f"{LOGITS}, {way}", at, products, found.head.flops, found.head.touched)
     loss = term(
         COMPUTE, f"loss, {way}", timing.streamed, at.memory, software.logit_bytes,

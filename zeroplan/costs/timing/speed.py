@@ -22,7 +22,14 @@ from zeroplan.clock import (
     Utilisation,
     weakest,
 )
-from zeroplan.costs.timing.computing import ATTENTION, BACKWARD_PRODUCTS, LOGITS, PRODUCTS, recomputed_shares
+from zeroplan.costs.timing.computing import (
+    ATTENTION,
+    BACKWARD_PRODUCTS,
+    LOGITS,
+    PRODUCTS,
+    backward_share,
+    recomputed_shares,
+)
 from zeroplan.costs.timing.offload import ON_CPU
 from zeroplan.costs.timing.rates import multiplied_in
 from zeroplan.costs.timing.step import step_time
@@ -109,11 +116,11 @@ def utilisation(job: Job, step: StepTime) -> tuple[Utilisation, ...]:
 
 
 def _as_run(job: Job) -> float:
-    """FLOP of forward, of backward's two products for each, and of what runs again in layers, not in their kernels."""
-    result, recomputed = work(job), recomputed_shares(job)
-    passes = 1 + BACKWARD_PRODUCTS
+    """FLOP of forward, of backward's products, and of what runs again in layers, not in their kernels."""
+    result, recomputed, backward = work(job), recomputed_shares(job), backward_share(job)
     return (
-        passes * (result.layers.flops + result.head.flops + result.attention)
+        (1 + backward.products) * result.layers.flops + (1 + backward.head) * result.head.flops
+        + (1 + BACKWARD_PRODUCTS * backward.layers) * result.attention
         + recomputed.products * result.layers.flops + recomputed.attention * result.attention
     )  # fmt: skip
 
