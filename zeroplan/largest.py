@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from zeroplan.plan import leanest, leanest_fitting, per_gpu, plan
+from zeroplan.plan import leanest, leanest_fitting, plan, sequences_per_gpu
 from zeroplan.search import Candidate, space
 from zeroplan.sizing import Lack, lack
 from zeroplan.specs.job import Job
@@ -81,7 +81,7 @@ def _fastest(job: Job, fixed: dict[str, Any], reserve: float | None) -> Candidat
 
 def _choices(job: Job, fixed: dict[str, Any]) -> list[dict[str, Any]]:
     """Stages and offload that are left open, those that leave most room first."""
-    variants = space(job, fixed, per_gpu(job, fixed)).variants
+    variants = space(job, fixed, sequences_per_gpu(job, fixed)).variants
     found = {tuple(variant.choice[name] for name in CHOICE) for variant in variants}
     return [dict(zip(CHOICE, values, strict=True)) for values in sorted(found, key=_room)]
 

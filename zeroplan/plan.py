@@ -147,7 +147,7 @@ def front_of(job: Job, fixed: dict[str, Any], *, reserve: float | None, apart: f
 
 def free_space(job: Job, fixed: dict[str, Any]) -> Space:
     """What the fixed fields leave free. Raises `ContradictionError` where that is nothing."""
-    free = space(job, fixed, per_gpu(job, fixed))
+    free = space(job, fixed, sequences_per_gpu(job, fixed))
     if not free.variants:
         raise ContradictionError(
             "nothing to choose from: no strategy has all that was asked for; leave out --stage or an --offload option"
@@ -157,20 +157,20 @@ def free_space(job: Job, fixed: dict[str, Any]) -> Space:
 
 def leanest(job: Job, fixed: dict[str, Any], reserve: float | None) -> list[Candidate]:
     """Of each stage and offload that the fixed fields leave free, what needs least; empty when none runs."""
-    free = space(job, fixed, per_gpu(job, fixed))
+    free = space(job, fixed, sequences_per_gpu(job, fixed))
     return nearest(free, reserve) if free.variants else []
 
 
 def leanest_fitting(job: Job, fixed: dict[str, Any], reserve: float | None) -> Candidate | None:
     """The first of them that fits, which is counted for those alone that have room for what they hold."""
-    return next(nearest_fitting(space(job, fixed, per_gpu(job, fixed)), reserve), None)
+    return next(nearest_fitting(space(job, fixed, sequences_per_gpu(job, fixed)), reserve), None)
 
 
 def has_any(job: Job, fixed: dict[str, Any], reserve: float | None) -> bool:
     """Whether any strategy fits: one of the leanest, or else one that the search finds."""
     if leanest_fitting(job, fixed, reserve):
         return True
-    free = space(job, fixed, per_gpu(job, fixed))
+    free = space(job, fixed, sequences_per_gpu(job, fixed))
     return bool(free.variants) and best(free, reserve).best is not None
 
 
@@ -184,7 +184,7 @@ def _leanest_first(rejected: Rejected) -> tuple[bool, float]:
     return not candidate.fit.accepted, candidate.fit.gpu.needed
 
 
-def per_gpu(job: Job, fixed: dict[str, Any]) -> int:
+def sequences_per_gpu(job: Job, fixed: dict[str, Any]) -> int:
     """Sequences one GPU sees per step: as asked, or as many micro-steps as come nearest to the usual batch."""
     total = job.workload.global_batch or usual_batch(job)
     if "micro_batch" in fixed:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from zeroplan.clock import COMPUTE
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Ledger
-from zeroplan.plan import RECOMPUTATION, per_gpu
+from zeroplan.plan import RECOMPUTATION, sequences_per_gpu
 from zeroplan.search import Candidate, best, nearest, space
 from zeroplan.sizing import Lack, lack
 from zeroplan.specs.job import Job
@@ -154,7 +154,7 @@ def _best(
 
 
 def _sequences_per_gpu(job: Job, fixed: dict[str, Any], constraint: Constraint) -> int:
-    each, size = per_gpu(job, fixed), int(constraint.fixes.get("micro_batch", 1))
+    each, size = sequences_per_gpu(job, fixed), int(constraint.fixes.get("micro_batch", 1))
     if each % size == 0:
         return each
     if job.workload.global_batch:

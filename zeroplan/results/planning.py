@@ -10,7 +10,7 @@ from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Detail
-from zeroplan.plan import Plan, Rejected, label, per_gpu, plan, with_code, with_flash
+from zeroplan.plan import Plan, Rejected, label, plan, sequences_per_gpu, with_code, with_flash
 from zeroplan.progress import tell
 from zeroplan.request.goal import NOTHING, Goal, card_named
 from zeroplan.request.options import Options
@@ -112,7 +112,7 @@ def usual_sequences(request: Request, job: Job) -> list[str]:
     """How many a step has where nobody stated it."""
     if job.workload.global_batch or {"micro_batch", "grad_accum"} <= request.fixed.keys():
         return []
-    return [f"{per_gpu(job, request.fixed) * job.ranks} sequences a step (--global-batch)"]
+    return [f"{sequences_per_gpu(job, request.fixed) * job.ranks} sequences a step (--global-batch)"]
 
 
 def check_timed(job: Job, goal: Goal) -> None:
