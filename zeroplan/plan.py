@@ -49,7 +49,7 @@ class Rejected(NamedTuple):
     """What sets it apart from the plan."""
 
 
-class WayOut(NamedTuple):
+class Suggestion(NamedTuple):
     """A single change after which something fits."""
 
     change: str
@@ -59,7 +59,7 @@ class WayOut(NamedTuple):
 class Plan(NamedTuple):
     chosen: Candidate | None
     rejected: tuple[Rejected, ...]
-    ways_out: tuple[WayOut, ...]
+    ways_out: tuple[Suggestion, ...]
     searched: SearchSummary = SearchSummary(None)
     objective: str = FASTEST
 
@@ -241,7 +241,7 @@ def _parts(candidate: Candidate) -> dict[str, float]:
 
 def _ways_out(
     job: Job, fixed: dict[str, Any], reserve: float | None, cards: Sequence[Gpu], *, of_host: bool
-) -> tuple[WayOut, ...]:
+) -> tuple[Suggestion, ...]:
     """The one that trains most tokens a second on each GPU first."""
     from zeroplan.ways_out import ways_out
 
@@ -253,7 +253,7 @@ def _ways_out(
 
     ways = sorted(ways_out(job, fixed, fits, fastest, of_host=of_host, cards=cards), key=lambda way: -_rate(way[1]))
     return tuple(
-        WayOut(f"{said}: {label(one)}; needs {gib(one.fit.gpu.needed)}, {_rate(one):,.0f} tokens/s per GPU", one)
+        Suggestion(f"{said}: {label(one)}; needs {gib(one.fit.gpu.needed)}, {_rate(one):,.0f} tokens/s per GPU", one)
         for said, one in ways
     )
 

@@ -39,7 +39,7 @@ class Constraint(NamedTuple):
         return {name: value for name, value in before.items() if name not in self.opens} | self.fixes
 
 
-class Row(NamedTuple):
+class LineDifference(NamedTuple):
     """One line of the step (seconds) or of what a place holds (bytes), of the plan and of the alternative."""
 
     name: str
@@ -63,9 +63,9 @@ class Why(NamedTuple):
     """What is missing where none fits."""
     slower: float | None = None
     """Seconds of a step that it takes more than the plan, for as many sequences; less than zero: fewer."""
-    seconds: tuple[Row, ...] = ()
+    seconds: tuple[LineDifference, ...] = ()
     """Lines of the step that differ, the largest difference first; `bytes` likewise."""
-    bytes: tuple[Row, ...] = ()
+    bytes: tuple[LineDifference, ...] = ()
     """Lines at the peak of the place that is short, or of a GPU where none is."""
     of: str = "gpu"
     """The place: gpu, host or nvme."""
@@ -190,13 +190,13 @@ def _held(candidate: Candidate, of: str) -> dict[str, int]:
     return found
 
 
-def _rows(plan: dict[str, Any], other: dict[str, Any]) -> tuple[Row, ...]:
+def _rows(plan: dict[str, Any], other: dict[str, Any]) -> tuple[LineDifference, ...]:
     """The largest difference first; lines that are equal are left out."""
-    rows = [Row(name, plan.get(name, 0), other.get(name, 0)) for name in {**plan, **other}]
+    rows = [LineDifference(name, plan.get(name, 0), other.get(name, 0)) for name in {**plan, **other}]
     return tuple(sorted((row for row in rows if row.difference), key=lambda row: -abs(row.difference)))
 
 
-def _mostly(rows: Iterable[Row], shown: Callable[[float], str]) -> str:
+def _mostly(rows: Iterable[LineDifference], shown: Callable[[float], str]) -> str:
     """The line that grew most."""
     grown = max(rows, key=lambda row: row.difference, default=None)
     return f", {grown.name} {shown(grown.difference)} more" if grown and grown.difference > 0 else ""

@@ -21,7 +21,7 @@ from zeroplan.check.proposed import without_edits
 from zeroplan.check.rules import RULES
 from zeroplan.cli import check_fix
 from zeroplan.errors import ContradictionError, QuantityError, shown
-from zeroplan.request.check_setting import Known, read_known, setting_of
+from zeroplan.request.check_setting import CheckInputs, read_known, setting_of
 from zeroplan.request.options import Options
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def run(asked: Asked) -> int:
     return 0 if asked.exit_zero else int(changes or chosen.fails(findings))
 
 
-def _looked_at(asked: Asked, chosen: RuleSelection, known: Known, path: str) -> check_fix.Changed:
+def _looked_at(asked: Asked, chosen: RuleSelection, known: CheckInputs, path: str) -> check_fix.Changed:
     """A file with its findings; with --fix or --diff JSON also as it is when mended, and the findings then."""
     name = STANDARD_INPUT if path == "-" else path
     text = read_text(path, "a ds_config.json", LARGEST_CONFIG)
@@ -78,7 +78,7 @@ def _looked_at(asked: Asked, chosen: RuleSelection, known: Known, path: str) -> 
     return check_fix.Changed(name, text, text, (), chosen.kept(checked.findings), checked.texts)
 
 
-def _of_json(known: Known, name: str, text: str) -> list[Finding]:
+def _of_json(known: CheckInputs, name: str, text: str) -> list[Finding]:
     """Of any text of the file: for whom it is and what job it states may change when it is mended."""
     return findings_of(name, text, known.setting, partial(setting_of, known))
 
@@ -93,7 +93,7 @@ def _chosen(asked: Asked) -> RuleSelection:
     return RuleSelection(names(asked.select), names(asked.ignore), asked.fail_on)
 
 
-def _known(asked: Asked) -> tuple[Known, CheckedFiles]:
+def _known(asked: Asked) -> tuple[CheckInputs, CheckedFiles]:
     """What holds for all files, and what is found in TrainingArguments themselves."""
     arguments, about = None, CheckedFiles()
     if asked.trainer_args is not None:
@@ -107,7 +107,7 @@ def _known(asked: Asked) -> tuple[Known, CheckedFiles]:
     return known, about
 
 
-def _checked(path: str, name: str, text: str, known: Known) -> CheckedFiles:
+def _checked(path: str, name: str, text: str, known: CheckInputs) -> CheckedFiles:
     def beside(other: str) -> tuple[str, str] | None:
         """As seen from the file, or from here, which is what Accelerate does."""
         tried = [Path(path).parent / other, Path(other)]
@@ -117,7 +117,7 @@ def _checked(path: str, name: str, text: str, known: Known) -> CheckedFiles:
     return check_file(name, text, known.setting, beside, partial(setting_of, known))
 
 
-def _scope(known: Known) -> Scope | None:
+def _scope(known: CheckInputs) -> Scope | None:
     """The job that ZP9 rules speak of; None without a model."""
     if known.model is None:
         return None

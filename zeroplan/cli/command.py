@@ -7,7 +7,7 @@ from typing import Any
 import click
 from typer.core import TyperCommand, TyperGroup
 
-from zeroplan.cli.aliases import Known, Typed, rewritten
+from zeroplan.cli.aliases import KnownOption, Typed, rewritten
 from zeroplan.cli.options import EVERYTHING
 from zeroplan.errors import ZeroplanError, printable
 
@@ -32,12 +32,12 @@ class Command(TyperCommand):
             ctx.meta[WORDS] = (str(ctx.info_name), *args)
         return super().parse_args(ctx, args)
 
-    def known_options(self) -> dict[str, Known]:
+    def known_options(self) -> dict[str, KnownOption]:
         """By name as it is typed."""
-        found = {name: Known(takes_value=False) for name in HELP_NAMES}
+        found = {name: KnownOption(takes_value=False) for name in HELP_NAMES}
         for each in self.params:
             if isinstance(each, click.Option):
-                option = Known(not (each.is_flag or each.count), each.multiple)
+                option = KnownOption(not (each.is_flag or each.count), each.multiple)
                 found.update((name, option) for name in (*each.opts, *each.secondary_opts))
         return found
 

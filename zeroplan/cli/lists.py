@@ -13,7 +13,7 @@ from zeroplan.specs.cluster import Cluster, Gpu, SourcedValue
 from zeroplan.units import count, gib
 
 if TYPE_CHECKING:
-    from zeroplan.schema.json_object import Document
+    from zeroplan.schema.json_object import JsonDocument
     from zeroplan.schema.presets import ClusterPreset, GpuPreset
 
 
@@ -113,9 +113,9 @@ def _tensors(name: str, *, json: bool) -> int:
     found = model(name)
     if json:
         from zeroplan.report import machine
-        from zeroplan.schema.presets import ModelTensors, Tensor
+        from zeroplan.schema.presets import ModelTensors, TensorObject
 
-        tensors = [Tensor(name=one.name, shape=one.shape, elements=one.elements) for one in found.tensors]
+        tensors = [TensorObject(name=one.name, shape=one.shape, elements=one.elements) for one in found.tensors]
         return _dumped(ModelTensors(model=machine.model_object(found), tensors=tensors))
     from zeroplan.report import console
 
@@ -129,7 +129,7 @@ def _tensors(name: str, *, json: bool) -> int:
     return 0
 
 
-def _dumped(document: Document) -> int:
+def _dumped(document: JsonDocument) -> int:
     from zeroplan.report import machine
 
     typer.echo(machine.dumps(document))

@@ -194,8 +194,8 @@ def check(findings: Sequence[Finding], files: Sequence[str], planned: Scope | No
     return schema.Check(files=files, findings=findings, scope=scope)
 
 
-def rule(one: Rule) -> schema.Rule:
-    return schema.Rule(
+def rule(one: Rule) -> schema.RuleObject:
+    return schema.RuleObject(
         id=one.id, severity=one.severity, title=one.title, evidence=one.evidence, link=one.link,
         since=one.since or None, until=one.until or None, bad=one.bad.text, good=one.good.text,
     )  # fmt: skip

@@ -22,10 +22,10 @@ from zeroplan.sums import Sum
 from zeroplan.symbols import SYMBOLS
 
 
-def entries(found: Found) -> list[schema.Entry]:
+def entries(found: Found) -> list[schema.EntryObject]:
     """Lines and collectives."""
     return [
-        schema.Entry(
+        schema.EntryObject(
             stage=job.strategy.stage,
             name=entry.name,
             bytes=entry.bytes,
@@ -60,9 +60,9 @@ def _cost(row: KeyCostRow) -> schema.KeyCost | schema.RefusedValue:
     )
 
 
-def quantity(job: Job, entry: Quantity) -> schema.Quantity:
+def quantity(job: Job, entry: Quantity) -> schema.QuantityObject:
     """What tables sum up by a formula."""
-    return schema.Quantity(
+    return schema.QuantityObject(
         stage=job.strategy.stage,
         name=entry.name,
         unit=entry.unit,
@@ -77,15 +77,15 @@ def quantity(job: Job, entry: Quantity) -> schema.Quantity:
     )
 
 
-def sum_of(job: Job, one: Sum) -> schema.Sum:
+def sum_of(job: Job, one: Sum) -> schema.SumObject:
     """A row of a table with its parts."""
-    return schema.Sum(
+    return schema.SumObject(
         stage=job.strategy.stage,
         name=one.name,
         unit="s" if one.unit == "s" else "bytes",
         value=one.value,
         meaning=one.meaning,
-        parts=[schema.Part(name=name, value=value) for name, value in one.parts],
+        parts=[schema.PartObject(name=name, value=value) for name, value in one.parts],
         evidence=one.evidence,
         said=one.said,
     )
@@ -111,22 +111,22 @@ def activations(job: Job) -> schema.ExplainedActivations:
     return schema.ExplainedActivations(stage=job.strategy.stage, closed_forms=forms, counted=whole)
 
 
-def _layer(one: LayerComparison) -> schema.SavedByLayer:
+def _layer(one: LayerComparison) -> schema.SavedByLayerObject:
     beside = [
         schema.KorthikantiPart(
             part=part.name, bytes=int(part.counted), published=part.published.bytes,
-            because=[schema.Reason(text=reason.text, bytes=reason.bytes) for reason in part.reasons],
+            because=[schema.ReasonObject(text=reason.text, bytes=reason.bytes) for reason in part.reasons],
         )
         for part in one.parts
     ]  # fmt: skip
-    return schema.SavedByLayer(
+    return schema.SavedByLayerObject(
         path=one.make.path, layers=one.make.layers, bytes=int(one.make.bytes), formula=equation(one.make.bytes),
         kept=[_saved(each) for each in one.make.kept], beside_korthikanti=beside,
     )  # fmt: skip
 
 
-def _saved(each: SavedByOperator) -> schema.SavedByOperator:
-    return schema.SavedByOperator(
+def _saved(each: SavedByOperator) -> schema.SavedByOperatorObject:
+    return schema.SavedByOperatorObject(
         module=each.module, operator=each.operator, part=each.part, bytes=int(each.bytes), formula=equation(each.bytes)
     )
 

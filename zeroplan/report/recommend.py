@@ -28,7 +28,7 @@ from zeroplan.specs.strategy import Strategy
 from zeroplan.units import gb, gib, seconds
 
 if TYPE_CHECKING:
-    from zeroplan.emit.folder import Written
+    from zeroplan.emit.folder import WrittenFiles
     from zeroplan.training import TrainingRun
 
 MOST_ROWS = 12
@@ -39,7 +39,7 @@ def details(
     assumed: tuple[str, ...],
     target: str,
     given: dict[str, Any] | None = None,
-    written: Written | None = None,
+    written: WrittenFiles | None = None,
     run: TrainingRun | None = None,
     outside: Sequence[Rejected] = (),
 ) -> list[RenderableType]:

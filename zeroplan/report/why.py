@@ -13,7 +13,7 @@ from zeroplan.plan import label
 from zeroplan.report.console import table
 from zeroplan.search import Candidate
 from zeroplan.units import gib, seconds
-from zeroplan.why import Row, Why
+from zeroplan.why import LineDifference, Why
 
 MOST_ROWS = 6
 LEAST = 0.01
@@ -43,31 +43,31 @@ def details(found: Why, plan: Candidate | None) -> list[RenderableType]:
     return [grid, *_scaled(plan, found)]
 
 
-def _needed(plan: Candidate, found: Why) -> Row:
+def _needed(plan: Candidate, found: Why) -> LineDifference:
     assert found.candidate is not None
-    return Row("", getattr(plan.fit, found.of).needed, getattr(found.candidate.fit, found.of).needed)
+    return LineDifference("", getattr(plan.fit, found.of).needed, getattr(found.candidate.fit, found.of).needed)
 
 
-def _step(plan: Candidate, found: Why) -> Row:
-    return Row("", plan.time.total, plan.time.total + (found.slower or 0.0))
+def _step(plan: Candidate, found: Why) -> LineDifference:
+    return LineDifference("", plan.time.total, plan.time.total + (found.slower or 0.0))
 
 
-def _add(grid: Table, rows: Sequence[Row], shown: Callable[[float], str]) -> None:
+def _add(grid: Table, rows: Sequence[LineDifference], shown: Callable[[float], str]) -> None:
     """The largest differences, and the rest as one line."""
     spread = sum(abs(row.difference) for row in rows)
     large = [row for row in rows[:MOST_ROWS] if abs(row.difference) >= LEAST * spread]
     for row in large:
         grid.add_row(row.name, *_cells(row, shown))
     if rest := rows[len(large) :]:
-        both = Row(OTHERS, sum(row.plan for row in rest), sum(row.alternative for row in rest))
+        both = LineDifference(OTHERS, sum(row.plan for row in rest), sum(row.alternative for row in rest))
         grid.add_row(both.name, *_cells(both, shown))
 
 
-def _add_sum(grid: Table, row: Row, name: str, shown: Callable[[float], str]) -> None:
+def _add_sum(grid: Table, row: LineDifference, name: str, shown: Callable[[float], str]) -> None:
     grid.add_row(name, *_cells(row, shown), style="bold")
 
 
-def _cells(row: Row, shown: Callable[[float], str]) -> list[str]:
+def _cells(row: LineDifference, shown: Callable[[float], str]) -> list[str]:
     sign = "+" if row.difference > 0 else "-" if row.difference < 0 else ""
     return [f"{sign}{shown(abs(row.difference))}", *(shown(one) if one else "-" for one in (row.plan, row.alternative))]
 

@@ -66,8 +66,8 @@ class Cards(Recommendation):
         from zeroplan.report.subject import scope_lines
 
         rows = [
-            report.Row(card.name, card.found.job, card.found.found.chosen, card.lack, card.found.fewest, card.found.run)
-            for card in self._rows
+            report.CardRow(card.name, of.job, of.found.chosen, card.lack, of.fewest, of.run)
+            for card, of in ((card, card.found) for card in self._rows)
         ]
         answer = report.answer(rows, self._option, cheapest=self._cheapest)
         head, body = scope_lines(self.scope, quiet=level == QUIET), report.details(self._option, rows, self.written)
@@ -80,13 +80,13 @@ class Cards(Recommendation):
         cards = [self._card(card) for card in self._rows]
         return schema.CardsDocument(scope=machine.scope_object(self.scope), cards=cards)
 
-    def _card(self, card: Card) -> schema.Card:
+    def _card(self, card: Card) -> schema.CardObject:
         from zeroplan.report import machine, machine_plan
         from zeroplan.schema import recommend as schema
 
         found = card.found
         named: dict[str, Any] = {self._option: card.name, "gpus": found.job.ranks}  # the option may be --gpus itself
-        return schema.Card(
+        return schema.CardObject(
             **named,
             plan=machine_plan.entry(found.found.chosen) if found.found.chosen else None,
             lack=machine_plan.lack(card.lack),

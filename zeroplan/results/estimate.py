@@ -150,7 +150,7 @@ class Estimate(Result):
         return [speed(job, counted) for job, counted in zip(self._jobs, self._ledgers, strict=True)]
 
     @cached_property
-    def _estimates(self) -> list[report.Estimate]:
+    def _estimates(self) -> list[report.CountedStrategy]:
         """Both accountings, as the screen shows them."""
         from zeroplan.report import estimate as report
 
@@ -161,7 +161,7 @@ class Estimate(Result):
             return other._estimates
         papers = [ledger(job, "paper") for job in self._jobs]
         parts = zip(self._jobs, papers, self._ledgers, self._fits, self._speeds, strict=True)
-        return [report.Estimate(*part) for part in parts]
+        return [report.CountedStrategy(*part) for part in parts]
 
 
 def estimate(

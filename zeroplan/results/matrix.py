@@ -91,19 +91,19 @@ class Matrix(Result):
         answer = report.answer(self._rows, self._cluster)
         return rendered.screen(answer, head, body, self.assumed, level)
 
-    def content(self) -> schema.Matrix:
+    def content(self) -> schema.MatrixDocument:
         from zeroplan.report import machine, machine_compare
         from zeroplan.schema import comparisons as schema
 
         rows = [
-            schema.MatrixRow(
+            schema.MatrixRowObject(
                 model=machine.model_object(row.model),
                 strategies={name: machine_compare.matrix_cell(cell) for name, cell in row.cells.items()},
             )
             for row in self._rows
         ]
         kept = machine.kept_free(self._headroom, self._cluster.capacity)
-        return schema.Matrix(rows=rows, assumed=self.assumed, kept_free=kept)
+        return schema.MatrixDocument(rows=rows, assumed=self.assumed, kept_free=kept)
 
 
 def matrix(stated: Mapping[str, Any]) -> Matrix:

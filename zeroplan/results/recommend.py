@@ -24,7 +24,7 @@ from zeroplan.specs.target import known_target
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from zeroplan.emit.folder import Written
+    from zeroplan.emit.folder import WrittenFiles
     from zeroplan.report.rendered import Screen
     from zeroplan.schema import recommend as schema
     from zeroplan.sizing import Fewest
@@ -52,7 +52,7 @@ class Recommendation(Result):
 
     target = "hf"
     """Who reads the config, as --for has them."""
-    written: Written | None = None
+    written: WrittenFiles | None = None
     """What was written, where anything was."""
 
     in_time: Fewest | None = None

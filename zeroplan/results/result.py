@@ -10,7 +10,7 @@ from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
-    from zeroplan.schema.json_object import Document
+    from zeroplan.schema.json_object import JsonDocument
 
 
 class Result:
@@ -33,7 +33,7 @@ class Result:
         """The answer, and what stands below it at a level."""
         raise NotImplementedError
 
-    def content(self) -> Document:
+    def content(self) -> JsonDocument:
         """What `--json` holds."""
         raise NotImplementedError
 

@@ -32,7 +32,7 @@ from zeroplan.specs.strategy import STAGES, Strategy
 from zeroplan.units import between, count, gb, gib, seconds
 
 if TYPE_CHECKING:
-    from zeroplan.emit.folder import Written
+    from zeroplan.emit.folder import WrittenFiles
     from zeroplan.sizing import Fewest
     from zeroplan.training import TrainingRun
 
@@ -50,7 +50,7 @@ MORE, GAIN = 4, 0.1
 
 def details(
     plan: Plan, said: Sequence[str], typed: Sequence[str], *, target: str, given: dict[str, Any] | None,
-    written: Written | None, run: TrainingRun | None, outside: Sequence[Rejected], in_time: Fewest | None,
+    written: WrittenFiles | None, run: TrainingRun | None, outside: Sequence[Rejected], in_time: Fewest | None,
 ) -> tuple[list[RenderableType], list[RenderableType]]:  # fmt: skip
     """What stands below the answer and the scope: the plan, and what goes on from it.
 
@@ -182,7 +182,7 @@ def _proof(plan: Plan) -> str:
 
 
 def _arguments(
-    chosen: Candidate, target: str, given: dict[str, Any] | None, written: Written | None
+    chosen: Candidate, target: str, given: dict[str, Any] | None, written: WrittenFiles | None
 ) -> list[RenderableType]:
     """What must be said beside a config that was written alone: by TrainingArguments, or of checkpointing."""
     if written is None or written.folder:  # whose files say it
@@ -195,7 +195,7 @@ def _arguments(
 
 
 def _next(
-    plan: Plan, typed: Sequence[str], written: Written | None, run: TrainingRun | None, in_time: Fewest | None
+    plan: Plan, typed: Sequence[str], written: WrittenFiles | None, run: TrainingRun | None, in_time: Fewest | None
 ) -> list[RenderableType]:
     """What was written and starts it, or the command that writes it."""
     tight = plan.chosen is not None and plan.chosen.fit.verdict == TIGHT and "--accept" not in typed
