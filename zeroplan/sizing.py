@@ -42,9 +42,9 @@ class Fewest(NamedTuple):
     """Seconds by which the next smaller number misses a deadline, where it has room."""
 
 
-def lack(found: Sequence[Candidate]) -> Lack | None:
+def lack(candidates: Sequence[Candidate]) -> Lack | None:
     """Of strategies that do not fit, the one that misses the fewest bytes."""
-    missing = [(sum(candidate.fit.lacking.values()), candidate) for candidate in found if not candidate.fit.accepted]
+    missing = [(sum(one.fit.lacking.values()), one) for one in candidates if not one.fit.accepted]
     if not missing:
         return None
     _bytes, candidate = min(missing, key=lambda pair: pair[0])
@@ -102,5 +102,5 @@ def _first(enough: Callable[[int], bool], counts: Sequence[int], start: int) -> 
     while start + width < len(counts) and not enough(counts[start + width - 1]):
         width *= 2
     low, high = start + width // 2, min(start + width, len(counts))
-    found = bisect_left(counts, True, lo=low, hi=high, key=enough)
-    return found if found < high else None
+    index = bisect_left(counts, True, lo=low, hi=high, key=enough)
+    return index if index < high else None

@@ -34,15 +34,15 @@ def ways_out(
 ) -> Iterator[Way]:
     """Those there are, each tried; `of_host`: it may lack memory. `cards`: larger ones, the smallest first."""
     for said, one, free in _loosened(job, fixed):
-        if found := fastest(one, free):
-            yield said, found
+        if candidate := fastest(one, free):
+            yield said, candidate
     if of_host:
         yield from _more_host(job, fixed, fits, fastest)
     shorter = [(f"a sequence of {one.workload.seq} (--seq {one.workload.seq})", one) for one in _shorter(job)]
     larger = [(f"{card.title} (--gpu {card.name})", _with_card(job, card)) for card in cards]
     for first in (_first(shorter, fixed, fits), _first(larger, fixed, fits), _more_gpus(job, fixed, fits)):
-        if first and (found := fastest(first[1], fixed)):
-            yield first[0], found
+        if first and (candidate := fastest(first[1], fixed)):
+            yield first[0], candidate
 
 
 def _first(tries: Sequence[Try], fixed: dict[str, Any], fits: Fits) -> Try | None:
@@ -88,15 +88,15 @@ def _more_host(job: Job, fixed: dict[str, Any], fits: Fits, fastest: Fastest) ->
     while size < MOST_HOST:
         size *= 2
         larger = job._replace(cluster=job.cluster._replace(host_memory=size))
-        if fits(larger, fixed) and (found := fastest(larger, fixed)):
-            memory = f"{ceil_div(enough(found.fit, 'host'), GiB)}GiB"
-            yield f"a host of {memory.replace('G', ' G')} (--host-mem {memory})", found
+        if fits(larger, fixed) and (candidate := fastest(larger, fixed)):
+            memory = f"{ceil_div(enough(candidate.fit, 'host'), GiB)}GiB"
+            yield f"a host of {memory.replace('G', ' G')} (--host-mem {memory})", candidate
             break
     if not job.cluster.nvme:
         with_disks = job._replace(cluster=job.cluster._replace(nvme=MOST_NVME))
-        if fits(with_disks, fixed) and (found := fastest(with_disks, fixed)):
-            disks = f"{ceil_div(enough(found.fit, 'nvme'), GB)}GB"
-            yield f"NVMe of {disks.replace('G', ' G')} a node (--nvme {disks})", found
+        if fits(with_disks, fixed) and (candidate := fastest(with_disks, fixed)):
+            disks = f"{ceil_div(enough(candidate.fit, 'nvme'), GB)}GB"
+            yield f"NVMe of {disks.replace('G', ' G')} a node (--nvme {disks})", candidate
 
 
 def enough(verdict: Fit, key: str) -> int:

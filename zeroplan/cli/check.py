@@ -72,8 +72,8 @@ def _looked_at(asked: Asked, chosen: RuleSelection, known: CheckInputs, path: st
     name = STANDARD_INPUT if path == "-" else path
     text = read_text(path, "a ds_config.json", LARGEST_CONFIG)
     if (asked.fix or asked.diff) and not name.endswith(YAML):
-        found = mended(text, partial(_of_json, known, name), chosen.kept)
-        return check_fix.Changed(name, text, found.text, found.done, without_edits(found.left))
+        result = mended(text, partial(_of_json, known, name), chosen.kept)
+        return check_fix.Changed(name, text, result.text, result.done, without_edits(result.left))
     checked = _checked(path, name, text, known)
     return check_fix.Changed(name, text, text, (), chosen.kept(checked.findings), checked.texts)
 
@@ -111,8 +111,8 @@ def _checked(path: str, name: str, text: str, known: CheckInputs) -> CheckedFile
     def beside(other: str) -> tuple[str, str] | None:
         """As seen from the file, or from here, which is what Accelerate does."""
         tried = [Path(path).parent / other, Path(other)]
-        found = next((str(one) for one in tried if os.path.exists(one)), None)
-        return None if found is None else (found, read_text(found, "a ds_config.json", LARGEST_CONFIG))
+        file = next((str(one) for one in tried if os.path.exists(one)), None)
+        return None if file is None else (file, read_text(file, "a ds_config.json", LARGEST_CONFIG))
 
     return check_file(name, text, known.setting, beside, partial(setting_of, known))
 

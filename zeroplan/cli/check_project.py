@@ -30,8 +30,8 @@ def table() -> dict[str, Any]:
     path = next((folder / NAME for folder in (Path.cwd(), *Path.cwd().parents) if (folder / NAME).is_file()), None)
     if path is None:
         return {}
-    found = _read(path).get("tool", {})
-    stated = found.get("zeroplan", {}) if isinstance(found, dict) else {}
+    content = _read(path).get("tool", {})
+    stated = content.get("zeroplan", {}) if isinstance(content, dict) else {}
     if not isinstance(stated, dict):
         raise SpecError(f"{path}: tool.zeroplan", shown(stated), "a table", "[tool.zeroplan]")
     for name, value in stated.items():

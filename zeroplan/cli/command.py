@@ -34,12 +34,12 @@ class Command(TyperCommand):
 
     def known_options(self) -> dict[str, KnownOption]:
         """By name as it is typed."""
-        found = {name: KnownOption(takes_value=False) for name in HELP_NAMES}
+        options = {name: KnownOption(takes_value=False) for name in HELP_NAMES}
         for each in self.params:
             if isinstance(each, click.Option):
                 option = KnownOption(not (each.is_flag or each.count), each.multiple)
-                found.update((name, option) for name in (*each.opts, *each.secondary_opts))
-        return found
+                options.update((name, option) for name in (*each.opts, *each.secondary_opts))
+        return options
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

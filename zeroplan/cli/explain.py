@@ -40,7 +40,7 @@ def run(options: Options, term: str, view: View) -> int:
     refuse_headroom(options, "explain")
     request = read_request(options, default_params="7B", default_gpus=8)
     wanted, keys = _plain(term), find_keys(term)
-    entries = [(job, found) for job in request.jobs() for found in named(job)]
+    entries = [(job, line) for job in request.jobs() for line in named(job)]
     lines = [(job, entry) for job, entry in entries if wanted in _names(entry)]
     highest = request.jobs()[-1]
     if wanted == ACTIVATIONS and counted(highest) is not None:
@@ -112,14 +112,14 @@ def _summed(request: Request, wanted: str) -> list[tuple[Job, quantities.Quantit
     """What tables sum up under that word, of each job."""
     names = quantities.named(wanted)
     jobs = request.jobs() if names else []
-    return [(job, found) for job in jobs for found in quantities.quantities(job, ledger(job)) if found.name in names]
+    return [(job, one) for job in jobs for one in quantities.quantities(job, ledger(job)) if one.name in names]
 
 
 def _added(request: Request, wanted: str) -> list[tuple[Job, sums.Sum]]:
     """The sum of that name, of each job."""
     name = sums.named(wanted)
     jobs = request.jobs() if name else []
-    return [(job, found) for job in jobs for found in _sums(job) if found.name == name]
+    return [(job, one) for job in jobs for one in _sums(job) if one.name == name]
 
 
 def _sums(job: Job) -> list[sums.Sum]:
@@ -135,8 +135,8 @@ def _levels(request: Request, wanted: str) -> list[tuple[Job, Level]]:
     """What that instrument shows, of each job; none on the CPU backend."""
     name = _level_named(wanted)
     jobs = request.jobs() if name else []
-    found = ((job, dict(zip(LEVELS, shown_by(job, ledger(job))[1:], strict=False))) for job in jobs)
-    return [(job, shown[name]) for job, shown in found if shown]
+    by_name = ((job, dict(zip(LEVELS, shown_by(job, ledger(job))[1:], strict=False))) for job in jobs)
+    return [(job, shown[name]) for job, shown in by_name if shown]
 
 
 def _nothing_there(wanted: str) -> ContradictionError | None:
@@ -153,13 +153,13 @@ def named(job: Job) -> list[Line | Transfer]:
     lies outside PyTorch's allocator.
     """
     forms = activations(job)
-    found: list[Line | Transfer] = [*forms.forward, *forms.loss_backward, *forms.layer_backward]
+    entries: list[Line | Transfer] = [*forms.forward, *forms.loss_backward, *forms.layer_backward]
     for accounting in reversed(ACCOUNTINGS):  # the paper first
         counted = ledger(job, accounting, detail=Detail.EQUATIONS)
         for tier in (counted.gpu, counted.host, counted.nvme):
-            found += [entry for entry, _phases in tier.lines()]
-        found += [*counted.traffic, *(entry.line for entry in counted.copies)]
-    return [*found, *outside(job)]
+            entries += [entry for entry, _phases in tier.lines()]
+        entries += [*counted.traffic, *(entry.line for entry in counted.copies)]
+    return [*entries, *outside(job)]
 
 
 def find_keys(term: str) -> list[Key]:

@@ -33,7 +33,7 @@ class PlanOutput(NamedTuple):
 
     def write(self, result: Recommendation, options: Words) -> WrittenFiles | None:
         """What was written; None without a plan, or where nothing is to be written."""
-        chosen = result.found.chosen
+        chosen = result.search_result.chosen
         if chosen is None or (self.file is None and self.folder is None):
             return None
         if exit_code(result.verdict, options.get("accept")):

@@ -103,14 +103,14 @@ def _deprecated(text: str) -> dict[str, Any]:
 
 def _key(known: Key, *, own_name: bool = True) -> dict[str, Any]:
     """One key; the Trainer fills "auto" under the table's own names only."""
-    found: dict[str, Any] = {"description": _told(known)}
+    fields: dict[str, Any] = {"description": _told(known)}
     if known.default is not None and known.default != {}:
-        found["default"] = known.default
+        fields["default"] = known.default
     if known.deprecated:
-        found |= _deprecated(f"Write {known.deprecated}.")
+        fields |= _deprecated(f"Write {known.deprecated}.")
     value = _value(known)
     auto = _auto(known, own_name=own_name)
-    return {**found, **value} if auto is None else {**found, "anyOf": [value, auto]}
+    return {**fields, **value} if auto is None else {**fields, "anyOf": [value, auto]}
 
 
 def _auto(known: Key, *, own_name: bool) -> dict[str, Any] | None:
@@ -134,11 +134,11 @@ def _value(known: Key) -> dict[str, Any]:
         return _worded(known, kinds, words)
     if known.default == AUTO and kinds[-1] == "string":
         kinds = kinds[:-1]  # one text alone is taken, "auto"
-    found: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
-    found |= {word: getattr(known, name) for name, word in BOUNDS.items() if getattr(known, name) is not None}
+    fields: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
+    fields |= {word: getattr(known, name) for name, word in BOUNDS.items() if getattr(known, name) is not None}
     if "array" in kinds and "string" in kinds:
-        found["items"] = {"type": "string"}
-    return found | (_members(known.path) if "object" in kinds else {})
+        fields["items"] = {"type": "string"}
+    return fields | (_members(known.path) if "object" in kinds else {})
 
 
 def _kinds(known: Key) -> list[str]:

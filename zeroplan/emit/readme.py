@@ -181,10 +181,10 @@ def _model(job: Job) -> str:
 
 
 def _numbers(chosen: Candidate) -> list[tuple[str, str]]:
-    job, strategy, found = chosen.job, chosen.strategy, speed_of(chosen.job, chosen.time)
+    job, strategy, speed = chosen.job, chosen.strategy, speed_of(chosen.job, chosen.time)
     steps = f"micro-batch {strategy.micro_batch} × accumulation {strategy.micro_steps} × {job.ranks} GPUs"
     sequences = strategy.micro_batch * strategy.micro_steps * job.ranks
-    low, high = seconds(found.interval.low), seconds(found.interval.high)
+    low, high = seconds(speed.interval.low), seconds(speed.interval.high)
     gpu = job.cluster.gpu
     rows = [
         *([("GPU", gpu.title)] if gpu else []),
@@ -202,7 +202,7 @@ def _numbers(chosen: Candidate) -> list[tuple[str, str]]:
         *rows,
         ("sent per GPU", f"{gb(chosen.ledger.sent(strategy.micro_steps))} a step"),
         ("step", f"{seconds(chosen.time.total)}, from {low} to {high}"),
-        ("tokens/s", f"{found.tokens_per_gpu:,.0f} per GPU"),
+        ("tokens/s", f"{speed.tokens_per_gpu:,.0f} per GPU"),
     ]
 
 

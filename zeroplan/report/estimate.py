@@ -178,12 +178,12 @@ def _need_table(estimates: list[CountedStrategy]) -> Table:
 
 def _add_levels(grid: Table, estimates: list[CountedStrategy]) -> None:
     """What other instruments would show, from the least to the most that published runs did."""
-    found = [shown_by(e.job, e.real) for e in estimates]
-    if not all(found):
+    levels = [shown_by(e.job, e.real) for e in estimates]
+    if not all(levels):
         return
     used = USED if estimates[0].job.cluster.maker == NVIDIA else USED_ON_OTHERS
     for index, label in ((1, RESERVED), (2, used)):
-        grid.add_row(label, *(between(each[index].low, each[index].high) for each in found), style="dim")
+        grid.add_row(label, *(between(each[index].low, each[index].high) for each in levels), style="dim")
 
 
 def _peak(estimates: list[CountedStrategy]) -> list[RenderableType]:
@@ -192,12 +192,12 @@ def _peak(estimates: list[CountedStrategy]) -> list[RenderableType]:
         return []
     peak = estimates[0].real.gpu.peak
     largest = ", ".join(f"{entry.name} {gib(entry.bytes)}" for entry in peak.largest)
-    found: list[RenderableType] = [
+    parts: list[RenderableType] = [
         Text(f"Largest at the peak ({peak.phase.replace('_', ' ')}, {peak.place}): {largest}.")
     ]
     if experts_stay_gathered(estimates[0]):
-        found.append(Text(EXPERTS_STAY, style="yellow"))
-    return found
+        parts.append(Text(EXPERTS_STAY, style="yellow"))
+    return parts
 
 
 def experts_stay_gathered(estimate: CountedStrategy) -> bool:

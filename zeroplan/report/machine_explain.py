@@ -14,7 +14,7 @@ from zeroplan.levels import Level
 from zeroplan.quantities import Quantity
 from zeroplan.report import machine
 from zeroplan.report.activations import symbols_of
-from zeroplan.report.explain import Found, distinct
+from zeroplan.report.explain import Lines, distinct
 from zeroplan.schema import explain as schema
 from zeroplan.specs.account import AllocatedActivations, SavedByOperator
 from zeroplan.specs.job import Job
@@ -22,7 +22,7 @@ from zeroplan.sums import Sum
 from zeroplan.symbols import SYMBOLS
 
 
-def entries(found: Found) -> list[schema.EntryObject]:
+def entries(pairs: Lines) -> list[schema.EntryObject]:
     """Lines and collectives."""
     return [
         schema.EntryObject(
@@ -35,7 +35,7 @@ def entries(found: Found) -> list[schema.EntryObject]:
             source=entry.source,
             note=provenance(entry.rule).note,
         )
-        for job, entry in distinct(found)
+        for job, entry in distinct(pairs)
     ]
 
 

@@ -51,11 +51,11 @@ def answer(rows: Sequence[ModelRow], cluster: Cluster) -> Text:
         fitting = next((name for name, cell in row.cells.items() if _verdict(cell) == FITS), "")
         first.setdefault(fitting, []).append(row.model.name)
     nothing = first.pop("", [])
-    found = ", ".join(f"{name} for {_listed(models, 'and')}" for name, models in first.items())
-    clauses = [f"the first that fits is {found}"] * bool(found)
+    listed = ", ".join(f"{name} for {_listed(models, 'and')}" for name, models in first.items())
+    clauses = [f"the first that fits is {listed}"] * bool(listed)
     clauses += [f"nothing fits for {_listed(nothing, 'or')}"] * bool(nothing)
     text = f"On {_gpus(cluster)}: {'; '.join(clauses)}."
-    return Text(text, style="bold green" if found else "bold red")
+    return Text(text, style="bold green" if listed else "bold red")
 
 
 def details(rows: Sequence[ModelRow], cluster: Cluster) -> list[RenderableType]:

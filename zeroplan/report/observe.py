@@ -49,8 +49,8 @@ def details(log: Log, rows: list[Observed], notes: list[str], *, brief: bool) ->
         said = f"{len(known) - len(off)} as predicted, {len(rows) - len(known)} without a prediction: -v has all."
         parts += ["", *([_table(log, off[:MOST_OFF])] if off else []), Text(said, style="dim")]
         return [*parts, *(Text(note, style="dim") for note in notes)]
-    for group, found in groupby(rows, key=lambda row: row.group):
-        parts += ["", heading(group), _table(log, list(found))]
+    for group, of_group in groupby(rows, key=lambda row: row.group):
+        parts += ["", heading(group), _table(log, list(of_group))]
     parts += ["", *(Text(note, style="dim") for note in notes)]
     return parts
 

@@ -133,14 +133,14 @@ def _plan_table(chosen: Candidate, run: TrainingRun | None) -> Table:
 
 
 def _step(chosen: Candidate) -> list[tuple[str, str]]:
-    found = speed_of(chosen.job, chosen.time)
-    low, high = seconds(found.interval.low), seconds(found.interval.high)
+    speed = speed_of(chosen.job, chosen.time)
+    low, high = seconds(speed.interval.low), seconds(speed.interval.high)
     parts = ", ".join(f"{group} {seconds(chosen.time.of(group))}" for group in GROUPS if chosen.time.of(group))
     card = "" if chosen.job.cluster.gpu else "; no card is named, and rates are guessed"
-    used = f", MFU {found.utilisation[0].value:.0%} (PaLM)" if found.utilisation else ""
+    used = f", MFU {speed.utilisation[0].value:.0%} (PaLM)" if speed.utilisation else ""
     return [
         ("step", f"{seconds(chosen.time.total)}, from {low} to {high}: {parts}{card}"),
-        ("tokens/s", f"{found.tokens_per_gpu:,.0f} per GPU{used}"),
+        ("tokens/s", f"{speed.tokens_per_gpu:,.0f} per GPU{used}"),
     ]
 
 
@@ -198,16 +198,16 @@ def searched(plan: Plan) -> Text:
     return Text(f"Of {compared(plan.searched)} none {better}.", style="dim")
 
 
-def compared(found: SearchSummary | Front) -> str:
+def compared(summary: SearchSummary | Front) -> str:
     """How many configurations there are and what became of them."""
     return (
-        f"{found.configurations:,} configurations (stage, offload, checkpointing, attention, micro-batch), of which "
-        f"{found.without_room:,} have no room and {found.evaluated:,} strategies were counted and timed,"
+        f"{summary.configurations:,} configurations (stage, offload, checkpointing, attention, micro-batch), of which "
+        f"{summary.without_room:,} have no room and {summary.evaluated:,} strategies were counted and timed,"
     )
 
 
-def _outside(found: Rejected) -> Text:
-    return Text(f"With {found.change} this plan {found.reason}.")
+def _outside(rejected: Rejected) -> Text:
+    return Text(f"With {rejected.change} this plan {rejected.reason}.")
 
 
 def _others(plan: Plan) -> Table:

@@ -30,28 +30,28 @@ def missed(run: TrainingRun) -> str:
     )
 
 
-def in_time(found: Fewest) -> str:
+def in_time(fewest: Fewest) -> str:
     """How many GPUs end in time."""
-    if found.gpus is None:
-        return f"None of up to {found.smaller:,} GPUs ends in time."
-    return f"{found.gpus:,} GPUs of this kind end in time (--gpus {found.gpus})."
+    if fewest.gpus is None:
+        return f"None of up to {fewest.smaller:,} GPUs ends in time."
+    return f"{fewest.gpus:,} GPUs of this kind end in time (--gpus {fewest.gpus})."
 
 
 def rows(run: TrainingRun) -> list[tuple[str, str]]:
     """For the table of the plan."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     if run.wanted.tokens:
         low, high = duration(run.low), duration(run.high)
         what = f"{count(run.wanted.tokens)} tokens in {run.steps:,} steps"
-        found.append(("run", f"{what}: {duration(run.seconds)}, from {low} to {high}; {_hours(run)}"))
+        pairs.append(("run", f"{what}: {duration(run.seconds)}, from {low} to {high}; {_hours(run)}"))
     if run.late is not None and run.wanted.deadline:
         left = f"{duration(-run.late)} to spare" if run.in_time else f"missed by {duration(run.late)}"
-        found.append(("deadline", f"{duration(run.wanted.deadline)}: {left}"))
+        pairs.append(("deadline", f"{duration(run.wanted.deadline)}: {left}"))
     if run.wanted.price:
         whole = f"{_cost(run)}; " if run.cost is not None else ""
         each = money(run.wanted.price.amount, run.wanted.price.currency)
-        found.append(("cost", f"{whole}{_per_million(run)}, at {each} a GPU-hour"))
-    return found
+        pairs.append(("cost", f"{whole}{_per_million(run)}, at {each} a GPU-hour"))
+    return pairs
 
 
 def columns(run: TrainingRun) -> list[str]:

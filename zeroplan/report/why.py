@@ -21,35 +21,35 @@ LEAST = 0.01
 OTHERS = "others"
 
 
-def answer(found: Why) -> Text:
+def answer(why: Why) -> Text:
     """The reason as a sentence."""
-    strategy = f" Its best: {label(found.candidate)}." if found.candidate else ""
-    return Text(f"Why not {found.constraint}: {found.reason}.{strategy}", style="bold")
+    strategy = f" Its best: {label(why.candidate)}." if why.candidate else ""
+    return Text(f"Why not {why.constraint}: {why.reason}.{strategy}", style="bold")
 
 
-def details(found: Why, plan: Candidate | None) -> list[RenderableType]:
+def details(why: Why, plan: Candidate | None) -> list[RenderableType]:
     """The lines that differ from the plan's: of what is short, of seconds where nothing is; and what they sum up to."""
-    if plan is None or found.candidate is None:
+    if plan is None or why.candidate is None:
         return []
-    grid = table(["", "difference", "plan", found.constraint])
-    if found.lack or found.more is not None:
-        _add(grid, found.bytes, gib)
-        _add_sum(grid, _needed(plan, found), f"needed, {PLACES[found.of]}", gib)
-        _add_sum(grid, _step(plan, found), "step", seconds)
+    grid = table(["", "difference", "plan", why.constraint])
+    if why.lack or why.more is not None:
+        _add(grid, why.bytes, gib)
+        _add_sum(grid, _needed(plan, why), f"needed, {PLACES[why.of]}", gib)
+        _add_sum(grid, _step(plan, why), "step", seconds)
         return [grid]
-    _add(grid, found.seconds, seconds)
-    _add_sum(grid, _step(plan, found), "step", seconds)
-    _add_sum(grid, _needed(plan, found), f"needed, {PLACES[found.of]}", gib)
-    return [grid, *_scaled(plan, found)]
+    _add(grid, why.seconds, seconds)
+    _add_sum(grid, _step(plan, why), "step", seconds)
+    _add_sum(grid, _needed(plan, why), f"needed, {PLACES[why.of]}", gib)
+    return [grid, *_scaled(plan, why)]
 
 
-def _needed(plan: Candidate, found: Why) -> LineDifference:
-    assert found.candidate is not None
-    return LineDifference("", getattr(plan.fit, found.of).needed, getattr(found.candidate.fit, found.of).needed)
+def _needed(plan: Candidate, why: Why) -> LineDifference:
+    assert why.candidate is not None
+    return LineDifference("", getattr(plan.fit, why.of).needed, getattr(why.candidate.fit, why.of).needed)
 
 
-def _step(plan: Candidate, found: Why) -> LineDifference:
-    return LineDifference("", plan.time.total, plan.time.total + (found.slower or 0.0))
+def _step(plan: Candidate, why: Why) -> LineDifference:
+    return LineDifference("", plan.time.total, plan.time.total + (why.slower or 0.0))
 
 
 def _add(grid: Table, rows: Sequence[LineDifference], shown: Callable[[float], str]) -> None:
@@ -72,10 +72,10 @@ def _cells(row: LineDifference, shown: Callable[[float], str]) -> list[str]:
     return [f"{sign}{shown(abs(row.difference))}", *(shown(one) if one else "-" for one in (row.plan, row.alternative))]
 
 
-def _scaled(plan: Candidate, found: Why) -> list[RenderableType]:
+def _scaled(plan: Candidate, why: Why) -> list[RenderableType]:
     """Where the batches differ, what the seconds are of."""
-    assert found.candidate is not None
-    own, other = _sequences(plan), _sequences(found.candidate)
+    assert why.candidate is not None
+    own, other = _sequences(plan), _sequences(why.candidate)
     return [] if own == other else [Text(f"Seconds are of {own} sequences; its own steps have {other}.", style="dim")]
 
 

@@ -68,10 +68,10 @@ class Diff(Result):
         from zeroplan.report import rendered
         from zeroplan.report.subject import scope_lines
 
-        found = self._comparison
+        comparison = self._comparison
         head = scope_lines(self.scope, quiet=level == QUIET) if self.scope else []
-        body = report.details(found, brief=level == BRIEF)
-        return rendered.screen(report.answer(found), head, body, self.assumed if found.ends else (), level)
+        body = report.details(comparison, brief=level == BRIEF)
+        return rendered.screen(report.answer(comparison), head, body, self.assumed if comparison.ends else (), level)
 
     def content(self) -> schema.DiffDocument:
         from zeroplan.report import machine, machine_compare

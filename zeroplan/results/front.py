@@ -67,20 +67,19 @@ class Plans(Recommendation):
         from zeroplan.report import machine, machine_plan
         from zeroplan.schema import recommend as schema
 
-        found = self._rows
-        first = found.rows[0]
+        first = self._rows.rows[0]
         rows = [
             schema.FrontRow(
                 **vars(machine_plan.entry(row)), seconds_slower=row.time.total - first.time.total,
                 bytes_less=first.fit.gpu.needed - row.fit.gpu.needed,
             )
-            for row in found.rows
+            for row in self._rows.rows
         ]  # fmt: skip
         return schema.FrontDocument(
             scope=machine.scope_object(self.scope),
             front=rows,
             apart=self.apart,
-            searched=machine_plan.searched(found),
+            searched=machine_plan.searched(self._rows),
             assumed=self.assumed,
             kept_free=machine.kept_free(self.headroom, self.job.cluster.capacity),
             fewest=machine_plan.fewest(self.fewest) if self.fewest else None,

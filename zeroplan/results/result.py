@@ -43,8 +43,8 @@ class Result:
 
         from zeroplan.report import machine
 
-        found: dict[str, Any] = json.loads(machine.dumps(self.content()))
-        return found
+        content: dict[str, Any] = json.loads(machine.dumps(self.content()))
+        return content
 
     @property
     def answer(self) -> str:

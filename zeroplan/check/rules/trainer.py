@@ -148,10 +148,10 @@ def values(subject: Subject) -> Iterator[Hit]:
 
 def _written(subject: Subject, path: str) -> Any:
     """Under this very name: the Trainer knows no other spellings."""
-    found: Any = subject.config
+    value: Any = subject.config
     for part in path.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return found
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
 
 
 def _of_trainer(subject: Subject) -> Arguments | None:

@@ -52,14 +52,14 @@ def parts(counted: Ledger, verdict: Fit) -> list[BarSegment]:
     peak = counted.gpu.peak
     beside = total(counted.gpu.beside(peak))
     activations = sum(entry.bytes for entry in counted.gpu.beside(peak) if is_activation(entry))
-    found = [
+    segments = [
         BarSegment("held", total(peak.lines) - beside),  # not all of it while the engine is made
         BarSegment("initialize" if peak.phase == "init" else "gradients, buffers", beside - activations),
         BarSegment("activations", activations),
         BarSegment("outside PyTorch", total(verdict.outside)),
     ]
     headroom = verdict.gpu.headroom
-    return [*found, BarSegment("free", headroom)] if headroom is not None and headroom > 0 else found
+    return [*segments, BarSegment("free", headroom)] if headroom is not None and headroom > 0 else segments
 
 
 def scale(several: Sequence[Sequence[BarSegment]], capacity: int | None) -> int:
@@ -92,10 +92,10 @@ def fills(capacity: int | None) -> Text:
 
 def coloured(text: str) -> Text:
     """A text in which fills have their colours."""
-    found = Text(text)
+    styled = Text(text)
     for name, fill in FILLS.items():
-        found.highlight_regex(f"[{fill}]+", COLOURS[name])
-    return found
+        styled.highlight_regex(f"[{fill}]+", COLOURS[name])
+    return styled
 
 
 def _numbers(job: Job, filled: Sequence[BarSegment], more: Sequence[str]) -> str:
