@@ -59,7 +59,7 @@ class Suggestion(NamedTuple):
 class Plan(NamedTuple):
     chosen: Candidate | None
     rejected: tuple[Rejected, ...]
-    ways_out: tuple[Suggestion, ...]
+    suggestions: tuple[Suggestion, ...]
     searched: SearchSummary = SearchSummary(None)
     objective: str = FASTEST
 
@@ -83,14 +83,14 @@ def usual_batch(job: Job) -> int:
 
 def plan(
     job: Job, fixed: dict[str, Any], *, reserve: float | None, rescue: bool = True, objective: str = FASTEST,
-    cards: Callable[[], Sequence[Gpu]] = tuple, ways_out: bool = True,
+    cards: Callable[[], Sequence[Gpu]] = tuple, suggestions: bool = True,
 ) -> Plan:  # fmt: skip
     """The fastest strategy that fits `job`'s cluster; of equally fast ones the simplest. Fixed fields are kept.
 
     `LEAST_MEMORY` as the objective: that which needs fewest bytes of a GPU; of equally lean ones the fastest.
 
     Not `rescue`: the best alone, without its neighbours. `cards`: larger ones, to try where nothing fits. Not
-    `ways_out`: where nothing fits only what is nearest to fitting.
+    `suggestions`: where nothing fits only what is nearest to fitting.
     """
     lean, free = objective == LEAST_MEMORY, free_space(job, fixed)
     summary = best(free, reserve, objective)
@@ -98,7 +98,7 @@ def plan(
         failing = sorted(nearest(free, reserve), key=_shortest_first) if rescue else []
         rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
         of_host = any("host" in candidate.fit.lacking for candidate in failing)
-        ways = _ways_out(job, fixed, reserve, cards(), of_host=of_host) if rescue and ways_out else ()
+        ways = _suggestions(job, fixed, reserve, cards(), of_host=of_host) if rescue and suggestions else ()
         return Plan(None, rejected, ways, summary, objective)
     if not rescue:
         return Plan(summary.best, (), (), summary, objective)
@@ -239,11 +239,11 @@ def _parts(candidate: Candidate) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _ways_out(
+def _suggestions(
     job: Job, fixed: dict[str, Any], reserve: float | None, cards: Sequence[Gpu], *, of_host: bool
 ) -> tuple[Suggestion, ...]:
     """The one that trains most tokens a second on each GPU first."""
-    from zeroplan.ways_out import ways_out
+    from zeroplan.suggestions import suggestions
 
     def fits(changed: Job, free: dict[str, Any]) -> bool:
         return has_any(changed, free, reserve)
@@ -251,7 +251,7 @@ def _ways_out(
     def fastest(changed: Job, free: dict[str, Any]) -> Candidate | None:
         return plan(changed, free, reserve=reserve, rescue=False).chosen
 
-    ways = sorted(ways_out(job, fixed, fits, fastest, of_host=of_host, cards=cards), key=lambda way: -_rate(way[1]))
+    ways = sorted(suggestions(job, fixed, fits, fastest, of_host=of_host, cards=cards), key=lambda way: -_rate(way[1]))
     return tuple(
         Suggestion(f"{said}: {label(one)}; needs {gib(one.fit.gpu.needed)}, {_rate(one):,.0f} tokens/s per GPU", one)
         for said, one in ways

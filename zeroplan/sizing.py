@@ -53,7 +53,7 @@ def lack(candidates: Sequence[Candidate]) -> Lack | None:
 
 
 def fewest(
-    asked: Callable[[int], tuple[Job, Fixed]], counts: Sequence[int], node: int, reserve: float | None,
+    job_on: Callable[[int], tuple[Job, Fixed]], counts: Sequence[int], node: int, reserve: float | None,
     late: Callable[[Job, Fixed], float] = lambda _job, _fixed: 0.0,
     quick: Callable[[int], bool] = lambda _gpus: True,
 ) -> Fewest:  # fmt: skip
@@ -70,7 +70,7 @@ def fewest(
     @cache
     def has_room(gpus: int) -> bool:
         try:
-            job, fixed = asked(gpus)
+            job, fixed = job_on(gpus)
             if not has_any(job, fixed, reserve):
                 return False
             lates[gpus] = late(job, fixed)
@@ -80,7 +80,7 @@ def fewest(
 
     def lacks(gpus: int) -> Lack | None:
         try:
-            return lack(leanest(*asked(gpus), reserve))
+            return lack(leanest(*job_on(gpus), reserve))
         except ContradictionError:
             return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from zeroplan.calibrate.found import Findings, timed
+from zeroplan.calibrate.findings import Findings, timed
 
 SHAPES = ((1024, 1024, 1024), (2048, 4096, 4096), (4096, 4096, 4096), (4096, 4096, 14336), (8192, 8192, 8192))
 """Rows, columns and what is summed over: the last, the largest, gives the sustained rate."""

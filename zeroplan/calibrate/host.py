@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from zeroplan.calibrate.found import Findings, timed
+from zeroplan.calibrate.findings import Findings, timed
 from zeroplan.units import GiB
 
 UPDATED, QUICK_UPDATED = 1 << 26, 1 << 24

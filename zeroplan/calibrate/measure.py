@@ -8,7 +8,7 @@ import shutil
 from datetime import timedelta
 
 from zeroplan.calibrate import disk, host
-from zeroplan.calibrate.found import Findings
+from zeroplan.calibrate.findings import Findings
 from zeroplan.errors import SpecError
 
 NEEDS_TORCH = "pip install torch (and deepspeed, for its own CPU Adam)"

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 
 from zeroplan import __version__
-from zeroplan.calibrate.found import Findings, Measurement
+from zeroplan.calibrate.findings import Findings, Measurement
 from zeroplan.calibrate.host import machine
 from zeroplan.catalog.node_file import CARD
 

@@ -10,7 +10,7 @@ from functools import partial
 from math import sqrt
 from typing import NamedTuple
 
-from zeroplan.calibrate.found import Findings, timed
+from zeroplan.calibrate.findings import Findings, timed
 
 SIZES = tuple(1 << power for power in range(13, 31))
 """Bytes of the whole tensor, from 8 KiB to 1 GiB."""

@@ -21,7 +21,7 @@ from zeroplan.errors import SpecError, UnknownNameError, ZeroplanError, printabl
 from zeroplan.specs.model import Model
 
 EXPECTED = "a Hugging Face config.json"
-WAY_OUT = "`zeroplan models` lists them; or write --model config.json"
+SUGGESTION = "`zeroplan models` lists them; or write --model config.json"
 QUANTIZED = "quantized weights (4 or 8 bit) are not planned yet"
 
 
@@ -44,7 +44,7 @@ def model(name: str) -> Model:
 
 def from_preset(name: str) -> Model:
     """A shipped preset. Its content is checked by the tests, so its types are not checked again here."""
-    preset, content = presets.load("model", name, WAY_OUT)
+    preset, content = presets.load("model", name, SUGGESTION)
     fields = content["config"]
     config = config_class(fields["model_type"], preset)(**known_fields(fields, preset))
     source = f"preset {preset}: {content['source']}"

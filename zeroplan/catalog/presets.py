@@ -25,7 +25,7 @@ def names(kind: str) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (PRESETS / KINDS[kind]).glob("*.json")))
 
 
-def load(kind: str, name: str, way_out: str = "") -> tuple[str, dict[str, Any]]:
+def load(kind: str, name: str, suggestion: str = "") -> tuple[str, dict[str, Any]]:
     """The preset of that name, alias or repository, in any usual spelling.
 
     Raises `UnknownNameError`, and `ContradictionError` for a name that is one of several.
@@ -37,7 +37,7 @@ def load(kind: str, name: str, way_out: str = "") -> tuple[str, dict[str, Any]]:
     if len(matches) > 1:
         raise ContradictionError(f"{kind} {shown(name)} is one of several; write {' or '.join(sorted(matches))}")
     if not matches:
-        raise UnknownNameError(kind, name, names(kind), way_out)
+        raise UnknownNameError(kind, name, names(kind), suggestion)
     (preset, spelling), = matches.items()  # fmt: skip
     return preset, _as_in(_parsed(kind, preset), spelling)
 

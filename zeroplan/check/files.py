@@ -127,8 +127,8 @@ def _launched(launch: AccelerateConfig, setting: Setting, beside: Beside, made: 
     elif launch.is_deepspeed and named_file:
         inner, checked.texts[named_file[0]] = _reached(*named_file, setting, made, launch)
         stage = _stage(*named_file)
-    checked.findings = [placed(document, hit) for asked in LAUNCH_CHECKS
-                        for hit in islice(asked(launch, stage), MOST)] + inner  # fmt: skip
+    checked.findings = [placed(document, hit) for rule in LAUNCH_CHECKS
+                        for hit in islice(rule(launch, stage), MOST)] + inner  # fmt: skip
     return checked
 
 

@@ -25,19 +25,19 @@ def run(*, output: str | None, disk: str, quick: bool, force: bool, json: bool) 
 
         write_whole(output, node.text(findings), force=force)
     if json:
-        from zeroplan.report import machine as machine_form
+        from zeroplan.report import json_objects
         from zeroplan.schema.measurements import Calibrate
 
         document = Calibrate(
             date=node.today(), machine=machine(), gpu=findings.gpu, gpus_per_node=findings.gpus_per_node,
             figures=findings.figures, observations=findings.observations, left_out=findings.left_out, written=output,
         )  # fmt: skip
-        typer.echo(machine_form.dumps(document))
+        typer.echo(json_objects.dumps(document))
     else:
         from zeroplan.report import calibrate as report
         from zeroplan.report import console
 
-        console.show(report.answer(findings, output), report.details(findings))
+        console.show(report.summary(findings, output), report.details(findings))
     return 0
 
 

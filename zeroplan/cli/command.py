@@ -71,8 +71,8 @@ def _naming(message: str, typed: list[Typed]) -> str:
     return message
 
 
-def _show_everything(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
-    if asked and not ctx.resilient_parsing:
+def _show_everything(ctx: click.Context, _option: click.Parameter, requested: bool) -> None:
+    if requested and not ctx.resilient_parsing:
         from zeroplan.cli.help import page
 
         click.echo(page(ctx.command, ctx, everything=True))

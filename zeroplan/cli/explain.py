@@ -60,21 +60,21 @@ def run(options: Options, term: str, view: View) -> int:
         known |= {*(n for e in step for n in _parts(e)), *quantities.MEMORY, *quantities.CLOCK, *sums.OTHERS, *LEVELS}
         raise UnknownNameError("line, formula or key", term, known)
     if view.json:
-        from zeroplan.report import machine, machine_explain
+        from zeroplan.report import json_explain, json_objects
         from zeroplan.schema.explain import ExplainedTerm
 
         document = ExplainedTerm(
             term=term,
-            scope=machine.scope_object(request.scope),
-            entries=machine_explain.entries(lines),
-            keys=[machine_explain.key(known, costed[known.path]) for known in keys],
-            quantities=[machine_explain.quantity(*each) for each in summed],
-            sums=[machine_explain.sum_of(*each) for each in added],
-            levels=[machine_explain.stage_level(*each) for each in seen],
-            terms=[machine.term_object(entry) for entry in terms],
-            activations=machine_explain.activations(highest) if wanted == ACTIVATIONS else None,
+            scope=json_objects.scope_object(request.scope),
+            entries=json_explain.entries(lines),
+            keys=[json_explain.key(known, costed[known.path]) for known in keys],
+            quantities=[json_explain.quantity(*each) for each in summed],
+            sums=[json_explain.sum_of(*each) for each in added],
+            levels=[json_explain.stage_level(*each) for each in seen],
+            terms=[json_objects.term_object(entry) for entry in terms],
+            activations=json_explain.activations(highest) if wanted == ACTIVATIONS else None,
         )
-        typer.echo(machine.dumps(document))
+        typer.echo(json_objects.dumps(document))
         return 0
     from zeroplan.report import explain_quantities, explain_step, explain_sums
     from zeroplan.report.explain import screen

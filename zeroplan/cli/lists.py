@@ -112,11 +112,11 @@ def _tensors(name: str, *, json: bool) -> int:
 
     whole = model(name)
     if json:
-        from zeroplan.report import machine
+        from zeroplan.report import json_objects
         from zeroplan.schema.presets import ModelTensors, TensorObject
 
         tensors = [TensorObject(name=one.name, shape=one.shape, elements=one.elements) for one in whole.tensors]
-        return _dumped(ModelTensors(model=machine.model_object(whole), tensors=tensors))
+        return _dumped(ModelTensors(model=json_objects.model_object(whole), tensors=tensors))
     from zeroplan.report import console
 
     grid = console.table(["tensor", "shape", "elements"])
@@ -130,9 +130,9 @@ def _tensors(name: str, *, json: bool) -> int:
 
 
 def _dumped(document: JsonDocument) -> int:
-    from zeroplan.report import machine
+    from zeroplan.report import json_objects
 
-    typer.echo(machine.dumps(document))
+    typer.echo(json_objects.dumps(document))
     return 0
 
 

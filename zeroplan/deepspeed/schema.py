@@ -67,7 +67,7 @@ def _members(section: str) -> dict[str, Any]:
     for known in children(section):
         properties[known.name] = _key(known)
         for alias in known.aliases:
-            other = f"Another spelling of {known.name}. {_told(known)}"
+            other = f"Another spelling of {known.name}. {_description(known)}"
             properties[alias] = {**_key(known, own_name=False), "description": other, "doNotSuggest": True}
     properties |= {path.rpartition(".")[2]: _removed(path, instead) for path, instead in _gone(section).items()}
     return {"properties": properties, **_others(section)}
@@ -103,7 +103,7 @@ def _deprecated(text: str) -> dict[str, Any]:
 
 def _key(known: Key, *, own_name: bool = True) -> dict[str, Any]:
     """One key; the Trainer fills "auto" under the table's own names only."""
-    fields: dict[str, Any] = {"description": _told(known)}
+    fields: dict[str, Any] = {"description": _description(known)}
     if known.default is not None and known.default != {}:
         fields["default"] = known.default
     if known.deprecated:
@@ -166,7 +166,7 @@ def _in_any_case(words: tuple[str, ...]) -> str:
     return f"^({'|'.join(spelled)})$"
 
 
-def _told(known: Key) -> str:
+def _description(known: Key) -> str:
     """What an editor shows beside the key."""
     parts = [known.meaning]
     if known.unit:

@@ -139,7 +139,7 @@ def _optimizer(job: Job, target: str) -> list[str]:
         if target == "hf":
             return ["Torch's optimizer is counted tensor by tensor, as torch before 2.0 runs it."] if older else []
         return [f"The script makes the optimizer ({_client_class(strategy)})."]
-    told = {
+    by_target = {
         "hf": "`learning_rate` is a TrainingArgument, which the Trainer writes into ds_config.json.",
         "deepspeed": "ds_config.json makes the optimizer: its `lr` is a placeholder, put in your own.",
         "accelerate": "ds_config.json makes the optimizer: `accelerate.utils.DummyOptim(parameters, lr=...)` in its "
@@ -147,7 +147,7 @@ def _optimizer(job: Job, target: str) -> list[str]:
         "lightning": "ds_config.json makes the optimizer: `configure_optimizers` has to be there, and is not called. "
         "Its `lr` is a placeholder, put in your own.",
     }
-    return [told[target]]
+    return [by_target[target]]
 
 
 def _client_class(strategy: Strategy) -> str:

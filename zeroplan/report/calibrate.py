@@ -5,14 +5,14 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.text import Text
 
-from zeroplan.calibrate.found import Findings
+from zeroplan.calibrate.findings import Findings
 from zeroplan.calibrate.host import machine
 from zeroplan.calibrate.node import written
 from zeroplan.errors import printable
 from zeroplan.report.console import heading, table
 
 
-def answer(findings: Findings, output: str | None) -> Text:
+def summary(findings: Findings, output: str | None) -> Text:
     """What was measured, and where it lies."""
     name = printable(output or "")
     where = f"; written to {name}, for --cluster {name}" if name else "; -o node.yaml keeps it for --cluster"

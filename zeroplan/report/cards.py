@@ -49,7 +49,7 @@ class CardRow(NamedTuple):
         return self.speed.tokens_per_gpu if self.speed else 0.0
 
 
-def answer(rows: Sequence[CardRow], option: str, *, cheapest: bool = False) -> Text:
+def summary(rows: Sequence[CardRow], option: str, *, cheapest: bool = False) -> Text:
     """The card that makes most of a GPU; `cheapest`: the first, whose tokens cost least."""
     what = title(rows[0].job.model)
     fitting = [row for row in rows if row.good]

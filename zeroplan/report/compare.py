@@ -49,7 +49,7 @@ class Failed(NamedTuple):
     reason: str
 
 
-def answer(rows: Sequence[Combination]) -> Text:
+def summary(rows: Sequence[Combination]) -> Text:
     """Which of them makes most of a GPU, among those that fit."""
     what = title(rows[0].job.model)
     running = [row for row in rows if row.fit.possible]

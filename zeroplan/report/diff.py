@@ -48,7 +48,7 @@ LEGEND = (
 BESIDE = "beside the others"
 
 
-def answer(comparison: Comparison) -> Text:
+def summary(comparison: Comparison) -> Text:
     """Which of both needs less and is faster, and by how much."""
     first, second = comparison.files
     if not comparison.changes:

@@ -56,7 +56,7 @@ def details(estimates: list[CountedStrategy], assumed: tuple[str, ...], *, every
     return [*parts, "", *assumptions(assumed)] if assumed else parts
 
 
-def answer(estimates: list[CountedStrategy]) -> Text:
+def summary(estimates: list[CountedStrategy]) -> Text:
     """The one sentence the reader came for."""
     job = estimates[0].job
     what = f"{title(job.model)} on {gpus(job)}: "
@@ -75,11 +75,11 @@ def answer(estimates: list[CountedStrategy]) -> Text:
     clauses += [f"{_name(e)} {e.fit.shortage}" for e in estimates if not e.fit.possible]
     clauses += on_host(estimates[-1].job, *(e.fit for e in estimates))
     runs = estimates[0].speed if len(estimates) == 1 and estimates[0].fit.possible else None
-    took = f" {step.answer(runs)}" if runs else ""
+    took = f" {step.summary(runs)}" if runs else ""
     return Text(f"{what}{'; '.join(clauses)}.{took}", style=f"bold {_colour(estimates)}")
 
 
-def held_answer(estimates: list[CountedStrategy]) -> Text:
+def held_summary(estimates: list[CountedStrategy]) -> Text:
     """What still holds of a job of which a part is not planned."""
     held = ", ".join(f"{_name(e)} {gib(total(e.real.gpu.resident))}" for e in estimates)
     job = estimates[0].job

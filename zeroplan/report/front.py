@@ -23,7 +23,7 @@ WHOLE = 0.095
 """Shares from here on are shown in whole per cent."""
 
 
-def answer(front: Front) -> Text:
+def summary(front: Front) -> Text:
     """The two ends, and how many plans lie between them."""
     first, last = front.rows[0], front.rows[-1]
     what = f"{title(first.job.model)} on {gpus(first.job)}"

@@ -42,7 +42,7 @@ class ModelRow(Protocol):
     def cells(self) -> Mapping[str, Cell | str]: ...
 
 
-def answer(rows: Sequence[ModelRow], cluster: Cluster) -> Text:
+def summary(rows: Sequence[ModelRow], cluster: Cluster) -> Text:
     """The first strategy of each model that fits."""
     if cluster.capacity is None:
         return Text(f"What each of {_gpus(cluster)} needs, in GiB.", style="bold")

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from zeroplan.errors import printable
-from zeroplan.observe.beside import SUM, Observed
+from zeroplan.observe.comparison import SUM, Observed
 from zeroplan.observe.log import Log
 from zeroplan.report.console import console, heading, table
 from zeroplan.report.subject import title
@@ -25,13 +25,13 @@ MOST_OFF = 12
 LETTERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"))
 
 
-def answer(job: Job, log: Log, rows: list[Observed]) -> Text:
+def summary(job: Job, log: Log, rows: list[Observed]) -> Text:
     """What was read, without a verdict."""
-    told = f"{log.steps:,} optimizer steps" if log.steps else "no count of steps"
+    extent = f"{log.steps:,} optimizer steps" if log.steps else "no count of steps"
     if log.runs > 1:
-        told = f"the last of {log.runs} runs, from line {log.first:,} on, {told}"
+        extent = f"the last of {log.runs} runs, from line {log.first:,} on, {extent}"
     what = f"{title(job.model)} on {job.ranks} GPU{'s' if job.ranks > 1 else ''}, ZeRO-{job.strategy.stage}"
-    read = f"{len(rows)} numbers of {printable(log.path)} ({log.lines:,} lines, {told})"
+    read = f"{len(rows)} numbers of {printable(log.path)} ({log.lines:,} lines, {extent})"
     return Text(f"{what}: {read} beside their prediction.", style="bold")
 
 

@@ -52,9 +52,9 @@ def details(
         others = "Why the others lost, each with one thing changed" if plan.chosen else "Nearest to fitting"
         parts += [heading(others), _others(plan)]
         parts += [searched(plan), *map(_outside, outside), ""]
-    if plan.ways_out:
-        parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.ways_out), _predicted()]
-    parts += [""] if plan.ways_out else []
+    if plan.suggestions:
+        parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.suggestions), _predicted()]
+    parts += [""] if plan.suggestions else []
     if plan.chosen and target == "hf":
         arguments = ", ".join(f"{key}={value}" for key, value in training_arguments(plan.chosen.job, given).items())
         parts += [Text(f'TrainingArguments({arguments}, deepspeed="ds_config.json")'), ""]
@@ -71,7 +71,7 @@ def _predicted() -> Text:
     return Text("Speeds are predicted, another card's with this one's links; no step was measured.", style="dim")
 
 
-def answer(job: Job, plan: Plan, run: TrainingRun | None = None) -> Text:
+def summary(job: Job, plan: Plan, run: TrainingRun | None = None) -> Text:
     what = f"{title(job.model)} on {gpus(job)}"
     if plan.chosen is None:
         nearest = plan.rejected[0]
@@ -198,11 +198,11 @@ def searched(plan: Plan) -> Text:
     return Text(f"Of {compared(plan.searched)} none {better}.", style="dim")
 
 
-def compared(summary: SearchSummary | Front) -> str:
+def compared(searched: SearchSummary | Front) -> str:
     """How many configurations there are and what became of them."""
     return (
-        f"{summary.configurations:,} configurations (stage, offload, checkpointing, attention, micro-batch), of which "
-        f"{summary.without_room:,} have no room and {summary.evaluated:,} strategies were counted and timed,"
+        f"{searched.configurations:,} configurations (stage, offload, checkpointing, attention, micro-batch), of which "
+        f"{searched.without_room:,} have no room and {searched.evaluated:,} strategies were counted and timed,"
     )
 
 

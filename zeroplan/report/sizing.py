@@ -42,7 +42,7 @@ def lacking(lack: Lack) -> str:
     return f"{gib(lack.bytes)} {where} ({label(lack.candidate)})"
 
 
-def largest_answer(rows: Mapping[str, Largest | None], cluster: Cluster) -> Text:
+def largest_summary(rows: Mapping[str, Largest | None], cluster: Cluster) -> Text:
     """The largest model of each row."""
     size = gib(cluster.capacity) if cluster.capacity is not None else ""
     what = f"The largest model on {cluster.gpus} GPU{'s' if cluster.gpus > 1 else ''} of {size}"

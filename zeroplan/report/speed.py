@@ -26,7 +26,7 @@ CONVENTIONS = {
 """As the screen has room for them."""
 
 
-def answer(speed: Speed) -> str:
+def summary(speed: Speed) -> str:
     """A clause for the answer."""
     return f"A step takes about {seconds(speed.step.total)}, {speed.tokens_per_gpu:,.0f} tokens/s per GPU."
 

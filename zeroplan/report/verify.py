@@ -27,7 +27,7 @@ ADDRESSES = (
 )
 
 
-def answer(job: Job, rows: list[Checked], measured: dict[str, Any]) -> Text:
+def summary(job: Job, rows: list[Checked], measured: dict[str, Any]) -> Text:
     """Whether the run says what was predicted."""
     differing = [row for row in rows if not row.holds]
     ran = f"DeepSpeed {measured['versions']['deepspeed']} ran {title(job.model)} as rank {job.rank} of {job.ranks}, "

@@ -21,7 +21,7 @@ LEAST = 0.01
 OTHERS = "others"
 
 
-def answer(why: Why) -> Text:
+def summary(why: Why) -> Text:
     """The reason as a sentence."""
     strategy = f" Its best: {label(why.candidate)}." if why.candidate else ""
     return Text(f"Why not {why.constraint}: {why.reason}.{strategy}", style="bold")

@@ -69,20 +69,20 @@ class Cards(Recommendation):
             report.CardRow(card.name, of.job, of.search_result.chosen, card.lack, of.fewest, of.run)
             for card, of in ((card, card.recommendation) for card in self._rows)
         ]
-        answer = report.answer(rows, self._option, cheapest=self._cheapest)
+        summary = report.summary(rows, self._option, cheapest=self._cheapest)
         head, body = scope_lines(self.scope, quiet=level == QUIET), report.details(self._option, rows, self.written)
         assumed = report.common([card.recommendation.assumed for card in self._rows])
-        return rendered.screen(answer, head, body, assumed, level)
+        return rendered.screen(summary, head, body, assumed, level)
 
     def content(self) -> schema.CardsDocument:
-        from zeroplan.report import machine
+        from zeroplan.report import json_objects
         from zeroplan.schema import recommend as schema
 
         cards = [self._card(card) for card in self._rows]
-        return schema.CardsDocument(scope=machine.scope_object(self.scope), cards=cards)
+        return schema.CardsDocument(scope=json_objects.scope_object(self.scope), cards=cards)
 
     def _card(self, card: Card) -> schema.CardObject:
-        from zeroplan.report import machine, machine_plan
+        from zeroplan.report import json_objects, json_plan
         from zeroplan.schema import recommend as schema
 
         one, chosen = card.recommendation, card.recommendation.search_result.chosen
@@ -90,12 +90,12 @@ class Cards(Recommendation):
         named: dict[str, Any] = {self._option: card.name, "gpus": one.job.ranks}
         return schema.CardObject(
             **named,
-            plan=machine_plan.entry(chosen) if chosen else None,
-            lack=machine_plan.lack(card.lack),
-            fewest=machine_plan.fewest(one.fewest) if one.fewest else None,
-            run=machine_plan.training_run(one.run) if one.run else None,
+            plan=json_plan.entry(chosen) if chosen else None,
+            lack=json_plan.lack(card.lack),
+            fewest=json_plan.fewest(one.fewest) if one.fewest else None,
+            run=json_plan.training_run(one.run) if one.run else None,
             assumed=one.assumed,
-            kept_free=machine.kept_free(one.headroom, one.job.cluster.capacity),
+            kept_free=json_objects.kept_free(one.headroom, one.job.cluster.capacity),
         )
 
 

@@ -67,15 +67,15 @@ class Combinations(Result):
 
         head = scope_lines(self.scope, quiet=level == QUIET)
         assumed = common([row.assumed for row in self._counted])
-        return rendered.screen(report.answer(self._counted), head, report.details(self.rows), assumed, level)
+        return rendered.screen(report.summary(self._counted), head, report.details(self.rows), assumed, level)
 
     def content(self) -> Compare:
-        from zeroplan.report import machine, machine_compare
+        from zeroplan.report import json_compare, json_objects
         from zeroplan.schema.comparisons import Compare
 
         return Compare(
-            scope=machine.scope_object(self.scope), model=machine.model_object(self._counted[0].job.model),
-            rows=[machine_compare.compare_row(row) for row in self.rows],
+            scope=json_objects.scope_object(self.scope), model=json_objects.model_object(self._counted[0].job.model),
+            rows=[json_compare.compare_row(row) for row in self.rows],
         )  # fmt: skip
 
 

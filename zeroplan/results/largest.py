@@ -67,18 +67,18 @@ class LargestModels(Result):
 
         head = scope_lines(self.scope, quiet=level == QUIET)
         body = report.largest_details(self._by_offload, self._notes)
-        answer = report.largest_answer(self._by_offload, self._cluster)
-        return rendered.screen(answer, head, body, self.assumed, level)
+        summary = report.largest_summary(self._by_offload, self._cluster)
+        return rendered.screen(summary, head, body, self.assumed, level)
 
     def content(self) -> schema.LargestDocument:
-        from zeroplan.report import machine, machine_plan
+        from zeroplan.report import json_objects, json_plan
         from zeroplan.schema import recommend as schema
 
         return schema.LargestDocument(
-            scope=machine.scope_object(self.scope),
-            largest={name: machine_plan.largest_model(one) if one else None for name, one in self._by_offload.items()},
+            scope=json_objects.scope_object(self.scope),
+            largest={name: json_plan.largest_model(one) if one else None for name, one in self._by_offload.items()},
             assumed=self.assumed,
-            kept_free=machine.kept_free(self._headroom, self._cluster.capacity),
+            kept_free=json_objects.kept_free(self._headroom, self._cluster.capacity),
         )
 
 

@@ -102,7 +102,7 @@ class Recommendation(Result):
 
     @cached_property
     def ways_out(self) -> tuple[WayOut, ...]:
-        return tuple(WayOut(way.change, numbers(way.candidate)) for way in self.search_result.ways_out)
+        return tuple(WayOut(way.change, numbers(way.candidate)) for way in self.search_result.suggestions)
 
     @property
     def verdict(self) -> str | None:
@@ -146,15 +146,15 @@ class Recommendation(Result):
         from zeroplan.report.subject import scope_lines
 
         quiet, outside = level == QUIET, [one for one in (self._flash, self._coded) if one]
-        answer = report.answer(self.job, self.search_result, self.run)
+        summary = report.summary(self.job, self.search_result, self.run)
         if self.fewest:
             from zeroplan.report.sizing import fewest
 
-            answer.append(f" {fewest(self.fewest)}")
+            summary.append(f" {fewest(self.fewest)}")
         if self.in_time:
             from zeroplan.report.training import in_time
 
-            answer.append(f" {in_time(self.in_time)}")
+            summary.append(f" {in_time(self.in_time)}")
         head = [*scope_lines(self.scope, quiet=quiet), *self._reasons(quiet=quiet)]
         if level == BRIEF:
             from zeroplan.report.brief import recommend as brief
@@ -164,7 +164,7 @@ class Recommendation(Result):
                 self.search_result, self.assumed, self.typed, target=self.target, given=self.given,
                 written=self.written, run=self.run, outside=outside, in_time=self.in_time,
             )  # fmt: skip
-            return Screen(answer, within(answer, head, [] if self.why else body, tail[-2:-1] if self.why else tail))
+            return Screen(summary, within(summary, head, [] if self.why else body, tail[-2:-1] if self.why else tail))
         shown = [] if quiet else report.details(
             self.search_result, self.assumed, self.target, self.given, self.written, self.run, outside
         )  # fmt: skip
@@ -173,7 +173,7 @@ class Recommendation(Result):
             from zeroplan.report.estimate import every_line
 
             shown += every_line(ledger(self.search_result.chosen.job, detail=Detail.EQUATIONS))
-        return Screen(answer, [*head, *shown])
+        return Screen(summary, [*head, *shown])
 
     def _in_full(self, chosen: Candidate) -> Candidate:
         """The plan with the equation of each line, where --json has them."""
@@ -191,29 +191,29 @@ class Recommendation(Result):
         parts: list[RenderableType] = []
         for one in self.why:
             below = [] if quiet else report.details(one, self.search_result.chosen)
-            parts += [*[""] * (not quiet), report.answer(one), *below]
+            parts += [*[""] * (not quiet), report.summary(one), *below]
         return parts
 
     def content(self) -> schema.RecommendDocument:
         """`plan` (or null), `rejected` with what each changes and why it lost, `searched`, `ways_out`."""
-        from zeroplan.report import machine, machine_plan
+        from zeroplan.report import json_objects, json_plan
         from zeroplan.schema import recommend as schema
 
         result = self.search_result
         return schema.PlanDocument(
-            scope=machine.scope_object(self.scope),
-            plan=machine_plan.entry(self._in_full(result.chosen)) if result.chosen else None,
-            rejected=[machine_plan.rejected(rejected) for rejected in result.rejected],
-            searched=machine_plan.searched(result.searched),
-            ways_out=[machine_plan.way_out(way) for way in result.ways_out],
+            scope=json_objects.scope_object(self.scope),
+            plan=json_plan.entry(self._in_full(result.chosen)) if result.chosen else None,
+            rejected=[json_plan.rejected(rejected) for rejected in result.rejected],
+            searched=json_plan.searched(result.searched),
+            ways_out=[json_plan.way_out(way) for way in result.suggestions],
             assumed=self.assumed,
-            kept_free=machine.kept_free(self.headroom, self.job.cluster.capacity),
-            flash_attention_2=machine_plan.rejected(self._flash) if self._flash else None,
-            with_code=machine_plan.rejected(self._coded) if self._coded else None,
-            fewest=machine_plan.fewest(self.fewest) if self.fewest else None,
-            run=machine_plan.training_run(self.run) if self.run else None,
-            in_time=machine_plan.fewest(self.in_time) if self.in_time else None,
-            why=[machine_plan.why(one) for one in self.why] or None,
+            kept_free=json_objects.kept_free(self.headroom, self.job.cluster.capacity),
+            flash_attention_2=json_plan.rejected(self._flash) if self._flash else None,
+            with_code=json_plan.rejected(self._coded) if self._coded else None,
+            fewest=json_plan.fewest(self.fewest) if self.fewest else None,
+            run=json_plan.training_run(self.run) if self.run else None,
+            in_time=json_plan.fewest(self.in_time) if self.in_time else None,
+            why=[json_plan.why(one) for one in self.why] or None,
         )
 
 

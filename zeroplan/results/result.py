@@ -41,15 +41,15 @@ class Result:
         """The same as `--json`: bytes are integers, times are seconds."""
         import json
 
-        from zeroplan.report import machine
+        from zeroplan.report import json_objects
 
-        content: dict[str, Any] = json.loads(machine.dumps(self.content()))
+        content: dict[str, Any] = json.loads(json_objects.dumps(self.content()))
         return content
 
     @property
     def answer(self) -> str:
         """The one sentence on top."""
-        return self.screen(QUIET).answer.plain
+        return self.screen(QUIET).summary.plain
 
     def __str__(self) -> str:
         return self.text()

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from zeroplan.calibrate.found import Measurement
+from zeroplan.calibrate.findings import Measurement
 from zeroplan.ledger import Checked
-from zeroplan.observe.beside import Observed
+from zeroplan.observe.comparison import Observed
 from zeroplan.schema.job import ModelObject, ScopeObject
 from zeroplan.schema.json_object import MERGED, JsonDocument, JsonObject
 

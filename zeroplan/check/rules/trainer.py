@@ -193,13 +193,13 @@ def two_optimizers(subject: Subject) -> Iterator[Hit]:
 
 
 def mixed_precision(subject: Subject) -> Iterator[Hit]:
-    asked = subject.setting.precision
-    if subject.setting.reader != ACCELERATE or asked not in ("fp16", "bf16", "fp8"):
+    precision = subject.setting.precision
+    if subject.setting.reader != ACCELERATE or precision not in ("fp16", "bf16", "fp8"):
         return
-    other = "bf16" if asked == "fp16" else "fp16"
+    other = "bf16" if precision == "fp16" else "fp16"
     section = subject.config.get(other)
     if isinstance(section, dict) and str(section.get("enabled")).lower() == "true":
-        yield Hit("ZP803", (other, "enabled"), f"{other} here, mixed_precision {asked} in the script or launcher: "
+        yield Hit("ZP803", (other, "enabled"), f"{other} here, mixed_precision {precision} in the script or launcher: "
                   "Accelerate stops", '"enabled": "auto"')  # fmt: skip
 
 

@@ -222,7 +222,8 @@ def _nothing(
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
     for lost in plan.rejected[1:ALTERNATIVES]:  # the answer has the first
         grid.add_row(lost.change, lost.reason)
-    ways = sorted(plan.ways_out, key=lambda way: bool(re.search(r"\(--gpus? ", way.change)))[:WAYS]  # own cards first
+    # own cards first
+    ways = sorted(plan.suggestions, key=lambda way: bool(re.search(r"\(--gpus? ", way.change)))[:WAYS]
     shown = table(["", ""])
     shown.columns[1].justify, shown.columns[1].no_wrap = "left", False
     for way in ways:

@@ -7,7 +7,7 @@ from math import inf
 
 from zeroplan.largest import Largest
 from zeroplan.plan import Rejected, Suggestion, label
-from zeroplan.report import machine
+from zeroplan.report import json_objects
 from zeroplan.schema import recommend as schema
 from zeroplan.schema.json_object import copied
 from zeroplan.search import Candidate, Front, SearchSummary
@@ -71,7 +71,7 @@ def lack(one: Lack | None) -> schema.LackObject | None:
 
 def entry(candidate: Candidate) -> schema.PlanEntry:
     """A strategy of the search as `--json` has it."""
-    whole = machine.strategy_estimate(candidate.job, candidate.ledger, candidate.fit, candidate.speed)
+    whole = json_objects.strategy_estimate(candidate.job, candidate.ledger, candidate.fit, candidate.speed)
     return schema.PlanEntry(**vars(whole), name=label(candidate), step_seconds=candidate.time.total)
 
 

@@ -58,7 +58,7 @@ class Predicted(NamedTuple):
     speed: Speed | None
 
 
-def beside(log: Log, predicted: Predicted, steps: int | None = None) -> list[Observed]:
+def compared(log: Log, predicted: Predicted, steps: int | None = None) -> list[Observed]:
     """A row for everything that the log has; `steps`: optimizer steps of the whole log, where it does not say."""
     return [
         *_memory(log, predicted), *_time(log, predicted), *_throughput(log, predicted),

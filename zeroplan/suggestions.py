@@ -29,7 +29,7 @@ MOST_HOST, MOST_NVME = 4 * 2**40, 16 * 10**12
 """Bytes of a node up to which a way out is looked for."""
 
 
-def ways_out(
+def suggestions(
     job: Job, fixed: dict[str, Any], fits: Fits, fastest: Fastest, *, of_host: bool = False, cards: Sequence[Gpu] = ()
 ) -> Iterator[Way]:
     """Those there are, each tried; `of_host`: it may lack memory. `cards`: larger ones, the smallest first."""

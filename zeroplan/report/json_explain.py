@@ -12,7 +12,7 @@ from zeroplan.deepspeed.keys.key import Key
 from zeroplan.ledger import less_activations, provenance, total
 from zeroplan.levels import Level
 from zeroplan.quantities import Quantity
-from zeroplan.report import machine
+from zeroplan.report import json_objects
 from zeroplan.report.activations import symbols_of
 from zeroplan.report.explain import Lines, distinct
 from zeroplan.schema import explain as schema
@@ -56,7 +56,7 @@ def _cost(row: KeyCostRow) -> schema.KeyCost | schema.RefusedValue:
         copied=sum(entry.line.bytes for entry in row.ledger.copies),
         step=step_time(row.job, row.ledger).total if row.job and row.job.cluster.gpu else None,
         phases_less_activations={phase: less_activations(gpu, phase) for phase in gpu.phases},
-        traffic=[machine.collective(transfer) for transfer in row.ledger.traffic],
+        traffic=[json_objects.collective(transfer) for transfer in row.ledger.traffic],
     )
 
 
@@ -93,12 +93,12 @@ def sum_of(job: Job, one: Sum) -> schema.SumObject:
 
 def stage_level(job: Job, level: Level) -> schema.StageLevel:
     """What an instrument shows."""
-    return schema.StageLevel(**vars(machine.level_object(level)), stage=job.strategy.stage, name=level.name)
+    return schema.StageLevel(**vars(json_objects.level_object(level)), stage=job.strategy.stage, name=level.name)
 
 
 def activations(job: Job) -> schema.ExplainedActivations:
     """Closed forms, and makes of layers, their operators, each part beside Korthikanti's, and peaks."""
-    forms, saved = [machine.line_object(entry) for entry in closed_forms(job)], counted(job)
+    forms, saved = [json_objects.line_object(entry) for entry in closed_forms(job)], counted(job)
     if saved is None:
         return schema.ExplainedActivations(stage=job.strategy.stage, closed_forms=forms, counted=None)
     whole = schema.CountedActivations(
