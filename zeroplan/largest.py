@@ -20,7 +20,7 @@ from zeroplan.specs.job import Job
 LARGEST = 10**13
 """Parameters up to which a shape is inferred; from 10^6 on."""
 BYTES_EACH = 18
-"""Of a parameter in mixed precision with Adam and fp32 gradients: only where the search begins."""
+"""Bytes of a parameter in mixed precision with Adam and fp32 gradients: only where the search begins."""
 STEP = 64
 """Sizes between two looks on the way to the first that does not fit: twice the parameters, about."""
 SIZES_KEPT = 4

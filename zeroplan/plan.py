@@ -111,7 +111,7 @@ def plan(
 
 
 def _shortest_first(candidate: Candidate) -> tuple[int, int]:
-    """By the bytes that all tiers lack together."""
+    """Sort key: the bytes that all tiers lack together."""
     return sum(candidate.fit.lacking.values()), candidate.fit.gpu.needed
 
 
@@ -156,7 +156,7 @@ def free_space(job: Job, fixed: dict[str, Any]) -> Space:
 
 
 def leanest(job: Job, fixed: dict[str, Any], reserve: float | None) -> list[Candidate]:
-    """Of each stage and offload that the fixed fields leave free, what needs least; empty when none runs."""
+    """The strategy that needs least, of each stage and offload left free by the fixed fields; empty when none runs."""
     free = space(job, fixed, per_gpu(job, fixed))
     return nearest(free, reserve) if free.variants else []
 

@@ -43,7 +43,7 @@ class Fewest(NamedTuple):
 
 
 def lack(candidates: Sequence[Candidate]) -> Lack | None:
-    """Of strategies that do not fit, the one that misses the fewest bytes."""
+    """What the strategy lacks that misses the fewest bytes, of those that do not fit."""
     missing = [(sum(one.fit.lacking.values()), one) for one in candidates if not one.fit.accepted]
     if not missing:
         return None

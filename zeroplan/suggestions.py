@@ -51,12 +51,12 @@ def _first(tries: Sequence[Try], fixed: dict[str, Any], fits: Fits) -> Try | Non
 
 
 def _first_of(tries: Sequence[Try], fixed: dict[str, Any], fits: Fits) -> Try:
-    """The same, where the last is known to."""
+    """The first element that passes, where the last is known to."""
     return tries[bisect_left(range(len(tries) - 1), True, key=lambda at: fits(tries[at][1], fixed))]
 
 
 def _with_card(job: Job, card: Gpu) -> Job:
-    """On as many of another card, with the same links."""
+    """The job on as many of another card, with the same links."""
     return job._replace(cluster=job.cluster._replace(gpu=card, capacity=int(card.memory.value)))
 
 
@@ -106,7 +106,7 @@ def enough(verdict: Fit, key: str) -> int:
 
 
 def _shorter(job: Job) -> list[Job]:
-    """Of sequences of a power of two, the longest first."""
+    """The job with sequences of a power of two, the longest first."""
     powers = range((job.workload.seq - 1).bit_length() - 1, SHORTEST.bit_length() - 2, -1)
     return [job._replace(workload=job.workload._replace(seq=2**power)) for power in powers]
 

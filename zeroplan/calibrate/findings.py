@@ -22,7 +22,7 @@ class Measurement(NamedTuple):
 
 
 class Findings:
-    """All of one machine."""
+    """What was measured of one machine."""
 
     def __init__(self) -> None:
         self.figures: list[Measurement] = []

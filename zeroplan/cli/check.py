@@ -79,7 +79,7 @@ def _looked_at(command: CheckCommand, chosen: RuleSelection, known: CheckInputs,
 
 
 def _of_json(known: CheckInputs, name: str, text: str) -> list[Finding]:
-    """Of any text of the file: for whom it is and what job it states may change when it is mended."""
+    """Findings of any text of the file: its reader and the job that it states may change when it is mended."""
     return findings_of(name, text, known.setting, partial(setting_of, known))
 
 
@@ -164,7 +164,7 @@ def _for_programs(
 
 
 def rules(*, json: bool) -> int:
-    """All rules."""
+    """List all rules."""
     if json:
         from zeroplan.report import check_formats, json_objects
         from zeroplan.schema.check import Rules

@@ -17,7 +17,7 @@ KINDS = {"select": NAMES, "ignore": NAMES, "fail-on": TEXTS, "for": TEXTS, "deep
 """Keys of the table, named as the options are."""
 WORDS = {"for": READERS, "fail-on": SEVERITIES}
 PART = re.compile(r"""[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*""")
-"""Of a key, between two dots."""
+"""A part of a key, between two dots."""
 DEEPEST = 50
 EXAMPLES = {TEXTS: '"..."', WHOLE: "8", NAMES: '["ZP4"]'}
 

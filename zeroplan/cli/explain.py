@@ -140,7 +140,7 @@ def _levels(request: Request, wanted: str) -> list[tuple[Job, Level]]:
 
 
 def _nothing_there(wanted: str) -> ContradictionError | None:
-    """For a row that this job's tables do not have."""
+    """The error for a row that this job's tables do not have."""
     if sums.named(wanted) == PLACES["nvme"]:
         return ContradictionError("nothing of this job is on NVMe; write --offload-optimizer nvme")
     if _level_named(wanted):

@@ -106,11 +106,11 @@ class Comparison(NamedTuple):
     files: tuple[str, str]
     changes: tuple[ConfigChange, ...]
     ends: tuple[Counted, Counted] | None = None
-    """Both in numbers; None without a model."""
+    """Both configs in numbers; None without a model."""
 
     @property
     def together(self) -> Effect | None:
-        """All changes at once."""
+        """The effect of all changes at once."""
         return self.ends[1].numbers.less(self.ends[0].numbers) if self.ends else None
 
     @property

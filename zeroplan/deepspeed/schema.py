@@ -74,7 +74,7 @@ def _members(section: str) -> dict[str, Any]:
 
 
 def _others(section: str) -> dict[str, Any]:
-    """For names that are not listed."""
+    """The schema of names that are not listed."""
     if section in STRICT_SECTIONS:
         return {"additionalProperties": False}
     if section in OPEN_SECTIONS:

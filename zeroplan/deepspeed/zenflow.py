@@ -11,7 +11,7 @@ SECTION = "zero_optimization.zenflow"
 
 
 def switched_on(facts: Facts) -> bool:
-    """On when the section is there."""
+    """Whether ZenFlow is on: when the section is there."""
     return facts.stated(SECTION) is not None
 
 
@@ -67,7 +67,7 @@ def notes(facts: Facts) -> list[str]:
 
 
 def section(stated: ZenFlow) -> dict[str, Any]:
-    """What reads as this."""
+    """The section that reads as these settings."""
     chosen = {"select_strategy": "step", "select_interval": stated.select_interval} if stated.select_interval else {}
     return {
         "topk_ratio": stated.topk_ratio,

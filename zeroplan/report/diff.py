@@ -19,7 +19,7 @@ from zeroplan.report.subject import gpus, not_counted, title, trust
 from zeroplan.units import gb, gib, seconds
 
 SAME_SPEED = 0.0005
-"""Of a rate, under which two are called as fast."""
+"""Share of a rate under which two are called as fast."""
 LONGEST, LONGEST_PATH = 40, 200
 """Letters of a value, and of a key with its sections."""
 MOST = 1000
@@ -134,13 +134,13 @@ def _idle(changes: Sequence[ConfigChange]) -> list[RenderableType]:
 
 
 def _others(every: Sequence[object]) -> list[RenderableType]:
-    """How many more there are than are shown."""
+    """Number of changes beyond those that are shown."""
     more = len(every) - MOST
     return [_line(f"and {more:,} more, which --json has", "dim")] if more > 0 else []
 
 
 def _left_out(comparison: Comparison) -> list[RenderableType]:
-    """Of the first config alone: `trust` names what is not counted of the second."""
+    """What is not counted of the first config alone: `trust` names what is not of the second."""
     first, second = ([*end.job.strategy.not_counted] for end in comparison.ends or ())
     own = [said for said in first if said not in second]
     return [Text(f"Not counted of {comparison.files[0]}: {', '.join(own)}.", style="yellow")] if own else []

@@ -111,7 +111,7 @@ def _tight(verdict: Fit) -> str:
 
 
 def _step(estimates: list[CountedStrategy], *, everything: bool) -> list[RenderableType]:
-    """How long it takes, where a card is named."""
+    """The time of a step, where a card is named."""
     if len(estimates) == 1:
         speed = estimates[0].speed
         return step.alone(estimates[0].job, speed, everything=everything) if speed else []
@@ -187,7 +187,7 @@ def _add_levels(grid: Table, estimates: list[CountedStrategy]) -> None:
 
 
 def _peak(estimates: list[CountedStrategy]) -> list[RenderableType]:
-    """Of one strategy, where the peak is and what makes most of it."""
+    """Where the peak of a single strategy is and what makes most of it."""
     if len(estimates) > 1:
         return []
     peak = estimates[0].real.gpu.peak
@@ -211,7 +211,7 @@ def experts_stay_gathered(estimate: CountedStrategy) -> bool:
 
 
 def in_words(verdict: Fit) -> Text:
-    """In words."""
+    """The verdict in words, coloured."""
     said = str(verdict.verdict).replace("_", " ")
     return Text(said, style={FITS: "green", TIGHT: "yellow"}.get(verdict.verdict or "", "red"))
 

@@ -83,7 +83,7 @@ def _signs(row: Candidate) -> tuple[str, str]:
 
 
 def _table(front: Front, places: Sequence[int]) -> Table:
-    """Of the rows in these places."""
+    """The table of the rows in these places."""
     first, names = front.rows[0], described(front.rows)
     sizes, times = _signs(first)
     grid = table(["", "plan", f"{sizes}needed", "less", f"{times}step", "slower", f"{times}tokens/s/GPU"])

@@ -80,7 +80,7 @@ def _job_object(of: Job, ledger: Ledger) -> job.JobObject:
 
 
 def _activations(of: Job, ledger: Ledger) -> Activations | None:
-    """Of the model alone."""
+    """Activations of the model alone."""
     return alone(of) if ledger.accounting == "deepspeed" else None
 
 

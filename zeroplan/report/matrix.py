@@ -84,7 +84,7 @@ def markdown(rows: Sequence[ModelRow], cluster: Cluster) -> str:
 
 
 def comma_separated(rows: Sequence[ModelRow]) -> str:
-    """Of each strategy GiB and the verdict: fits, tight, does_not_fit, or nothing where no capacity is known."""
+    """CSV: GiB of each strategy and the verdict, fits, tight or does_not_fit; nothing where no capacity is known."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     strategies = list(rows[0].cells)
@@ -139,7 +139,7 @@ def _legend(rows: Sequence[ModelRow], cluster: Cluster) -> str:
 
 
 def _usable(rows: Sequence[ModelRow], capacity: int) -> int:
-    """Of a GPU, less what is kept free."""
+    """Bytes of a GPU, less what is kept free."""
     cells = (cell for row in rows for cell in row.cells.values() if not isinstance(cell, str))
     return next((cell.needed + cell.headroom for cell in cells if cell.headroom is not None), capacity)
 

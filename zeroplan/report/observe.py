@@ -92,7 +92,7 @@ def _difference(row: Observed) -> str:
 
 
 def _share(row: Observed) -> str:
-    """The same of the observed."""
+    """Predicted less observed, as a share of the observed."""
     if not row.difference or not row.observed:
         return ""
     share = row.difference / row.observed
@@ -100,7 +100,7 @@ def _share(row: Observed) -> str:
 
 
 def _seen(row: Observed) -> str:
-    """How often, and which of them it is."""
+    """Number of observations, and the statistic of them that is shown."""
     if row.statistic == SUM:
         return f"{row.seen:,} calls"
     return "once" if row.seen == 1 else f"{row.statistic} of {row.seen:,}"

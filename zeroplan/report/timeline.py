@@ -22,7 +22,7 @@ KINDS = (
 )
 """Field of an instant, how it is drawn without and with colour, and its meaning, from the bottom up."""
 SHARES = {"init": 1, "forward": 6, "backward": 9, "step": 3}
-"""Of the width; within a pass columns stand for the same number of moments, not of seconds."""
+"""Parts of the width; within a pass columns stand for the same number of moments, not of seconds."""
 
 
 def timeline(course: Sequence[Instant], counted: Ledger, width: int, *, whole: bool) -> list[RenderableType]:

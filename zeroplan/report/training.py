@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def clause(run: TrainingRun) -> str:
-    """For the answer."""
+    """Sentence for the summary."""
     if not run.wanted.tokens:
         return f"{_per_million(run)}."
     cost = f", {_cost(run)}" if run.cost is not None else ""
@@ -38,7 +38,7 @@ def in_time(fewest: Fewest) -> str:
 
 
 def rows(run: TrainingRun) -> list[tuple[str, str]]:
-    """For the table of the plan."""
+    """Rows for the table of the plan."""
     pairs: list[tuple[str, str]] = []
     if run.wanted.tokens:
         low, high = duration(run.low), duration(run.high)
@@ -55,7 +55,7 @@ def rows(run: TrainingRun) -> list[tuple[str, str]]:
 
 
 def columns(run: TrainingRun) -> list[str]:
-    """Of a table with a row for each card."""
+    """Heads of the columns in a table with a row for each card."""
     return ["takes"] * bool(run.wanted.tokens) + _costs(run, "cost", "per 1M tokens")
 
 
@@ -66,7 +66,7 @@ def cells(run: TrainingRun) -> list[str]:
 
 
 def _costs(run: TrainingRun, whole: str, each: str) -> list[str]:
-    """Of the run where its tokens are known, else of a million."""
+    """The head of a cost: of the run where its tokens are known, else of a million."""
     return [] if not run.wanted.price else [whole if run.wanted.tokens else each]
 
 

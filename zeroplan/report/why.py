@@ -17,7 +17,7 @@ from zeroplan.why import LineDifference, Why
 
 MOST_ROWS = 6
 LEAST = 0.01
-"""Of all differences together, under which a line stands among the others."""
+"""Share of all differences together under which a line stands among the others."""
 OTHERS = "others"
 
 

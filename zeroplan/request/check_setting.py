@@ -82,7 +82,7 @@ def refuse_several(stated: Mapping[str, Any]) -> None:
 def setting_of(
     known: CheckInputs, document: Document, setting: Setting, launch: AccelerateConfig | None = None
 ) -> Setting:
-    """Of one config: for whom is guessed from it where nothing says, and its job joins model and cluster."""
+    """The setting of one config: its reader, guessed where nothing says it, and its job with model and cluster."""
     if known.reader is None and launch is None and setting.arguments is None:
         setting = replace(setting, reader=guessed(document.config))
     elif known.reader is not None:

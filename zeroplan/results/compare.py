@@ -34,7 +34,7 @@ INSTEAD = {
     "gpu_mem": "write several cards, --gpu a100-40gb,h100-80gb",
     "hostfile": "write several numbers of GPUs, --gpus 8,4x8",
 }
-"""For the others where people try a list."""
+"""What to write in place of a list, by the option that takes none."""
 SCALING = "1,2,4,8,16,32,64,128,256,512"
 """GPUs that are compared when nothing else is."""
 MOST = 64
@@ -99,7 +99,7 @@ def compare(stated: Mapping[str, Any]) -> Combinations:
 
 
 def _rows(stated: Mapping[str, Any], changed: dict[str, Any], *, alone: bool) -> Sequence[Combination | Failed]:
-    """Of one combination every stage that is asked for; `alone`: the fastest of those that fit."""
+    """Every requested stage of one combination; `alone`: the fastest of those that fit."""
     named = {name: label(name, value) for name, value in changed.items()}
     try:
         tried = Options(**{**stated, **changed})

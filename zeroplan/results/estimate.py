@@ -117,7 +117,7 @@ class Estimate(Result):
         return OneEstimate(**vars(whole[0]), **document, timeline=self._moments())
 
     def _moments(self) -> list[TimelineMoment] | None:
-        """Of a step in order; None without --timeline."""
+        """Moments of a step in order; None without --timeline."""
         if not self._timeline:
             return None
         from zeroplan.costs.step_timeline import step_timeline

@@ -71,7 +71,7 @@ class Matrix(Result):
         return best(cell.verdict for cell in cells) if cells else DOES_NOT_FIT
 
     def markdown(self) -> str:
-        """As a table for a README."""
+        """The table in Markdown, for a README."""
         from zeroplan.report import matrix as report
 
         return report.markdown(self._rows, self._cluster)

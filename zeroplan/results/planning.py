@@ -109,7 +109,7 @@ def assumed_of(request: Request, job: Job) -> tuple[str, ...]:
 
 
 def usual_sequences(request: Request, job: Job) -> list[str]:
-    """How many a step has where nobody stated it."""
+    """The number of sequences in a step that is assumed where nobody stated it."""
     if job.workload.global_batch or {"micro_batch", "grad_accum"} <= request.fixed.keys():
         return []
     return [f"{per_gpu(job, request.fixed) * job.ranks} sequences a step (--global-batch)"]

@@ -27,7 +27,7 @@ COLOURS = {
 END, BEYOND = "│", "▶"
 """Where the card ends, and where a bar would go on."""
 MOST = 1.5
-"""Of a card that a bar shows."""
+"""Cards' capacity that a bar shows at most."""
 WIDEST = 120
 """Columns of a bar."""
 

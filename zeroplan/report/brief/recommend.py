@@ -40,7 +40,7 @@ ALTERNATIVES, WAYS = 3, 3
 LONG = r"\d{1,3}(?:,\d{3}){2,}"
 """A number of millions or more, which stands as 500M."""
 OPTION = r"\((--[a-z-]+) ([^ ,()]+)[,)]"
-"""With its value, as a way out names it."""
+"""An option with its value, as a suggestion names it."""
 AS_FAST, WHOLE = 5e-4, 0.095
 """Shares of a step: below the first two are as fast, from the second on they are shown in whole per cent."""
 BATCH = "--global-batch"
@@ -104,7 +104,7 @@ def _settings(chosen: Candidate, run: TrainingRun | None) -> Table:
 
 
 def _shows_host(chosen: Candidate) -> bool:
-    """Not where the answer has it."""
+    """Whether a line says what the host needs: not where the summary says it."""
     return bool(chosen.fit.host.needed) and not on_host(chosen.job, chosen.fit)
 
 
