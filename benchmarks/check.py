@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from zeroplan.cli.check import Asked, run
+from zeroplan.cli.check import CheckCommand, run
 from zeroplan.request.options import Options
 
 DRAWS = Path(__file__).parent.parent / "tests" / "references" / "check" / "draws.json"
@@ -38,10 +38,12 @@ def main() -> int:
 
 def timed(folder: str) -> float:
     """Seconds of one run over the folder."""
-    asked = Asked([folder], Options(), None, None, None, "cuda", None, "concise", [], [], "warning", exit_zero=False)
+    command = CheckCommand(
+        [folder], Options(), None, None, None, "cuda", None, "concise", [], [], "warning", exit_zero=False
+    )
     start = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
-        run(asked)
+        run(command)
     return time.perf_counter() - start
 
 

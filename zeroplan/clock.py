@@ -46,8 +46,8 @@ STRENGTH = ("assumed", "published", "datasheet", "measured")
 """Weakest first."""
 
 
-def weakest(found: Iterable[str]) -> str:
-    return min(found, key=lambda kind: STRENGTH.index(kind) if kind in STRENGTH else 0, default="assumed")
+def weakest(kinds: Iterable[str]) -> str:
+    return min(kinds, key=lambda kind: STRENGTH.index(kind) if kind in STRENGTH else 0, default="assumed")
 
 
 def term(group: str, name: str, rule: Timing, /, *figures: SourcedValue, times: float = 1.0, **symbols: float) -> Term:

@@ -34,7 +34,7 @@ class SpecError(ZeroplanError):
 
 
 class UnknownNameError(ZeroplanError):
-    def __init__(self, kind: str, name: str, known: Iterable[str], way_out: str = "") -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], suggestion: str = "") -> None:
         import difflib  # only on the way to an error
 
         known = sorted(known)
@@ -43,7 +43,7 @@ class UnknownNameError(ZeroplanError):
         alike = difflib.get_close_matches(start, known, n=3, cutoff=0.4)
         near = list(dict.fromkeys([*begun, *alike]))[:3]
         hint = f"nearest: {', '.join(near)}" if near else f"known: {', '.join(known[:8])}, ..."
-        super().__init__(f"unknown {kind} {shown(name)}; {hint}{f'; {way_out}' if way_out else ''}")
+        super().__init__(f"unknown {kind} {shown(name)}; {hint}{f'; {suggestion}' if suggestion else ''}")
 
 
 class ContradictionError(ZeroplanError):

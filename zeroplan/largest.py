@@ -20,7 +20,7 @@ from zeroplan.specs.job import Job
 LARGEST = 10**13
 """Parameters up to which a shape is inferred; from 10^6 on."""
 BYTES_EACH = 18
-"""Of a parameter in mixed precision with Adam and fp32 gradients: only where the search begins."""
+"""Bytes of a parameter in mixed precision with Adam and fp32 gradients: only where the search begins."""
 STEP = 64
 """Sizes between two looks on the way to the first that does not fit: twice the parameters, about."""
 SIZES_KEPT = 4
@@ -41,8 +41,8 @@ class Largest(NamedTuple):
 def sizes() -> list[int]:
     """Parameter counts from 1M to 10T: steps of 1 up to 200, of 2 up to 500 and of 5 from there, of three digits."""
     digits = [*range(100, 200), *range(200, 500, 2), *range(500, 1000, 5)]
-    found = [digit * 10**power for power in range(4, 11) for digit in digits]
-    return [*found, LARGEST]
+    numbers = [digit * 10**power for power in range(4, 11) for digit in digits]
+    return [*numbers, LARGEST]
 
 
 def largest(
@@ -82,8 +82,8 @@ def _fastest(job: Job, fixed: dict[str, Any], reserve: float | None) -> Candidat
 def _choices(job: Job, fixed: dict[str, Any]) -> list[dict[str, Any]]:
     """Stages and offload that are left open, those that leave most room first."""
     variants = space(job, fixed, sequences_per_gpu(job, fixed)).variants
-    found = {tuple(variant.choice[name] for name in CHOICE) for variant in variants}
-    return [dict(zip(CHOICE, values, strict=True)) for values in sorted(found, key=_room)]
+    choices = {tuple(variant.choice[name] for name in CHOICE) for variant in variants}
+    return [dict(zip(CHOICE, values, strict=True)) for values in sorted(choices, key=_room)]
 
 
 def _room(values: tuple[Any, ...]) -> tuple[Any, ...]:

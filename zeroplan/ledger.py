@@ -106,7 +106,7 @@ def worked_out(equation: str, symbols: Mapping[str, float]) -> str:
     """The equation with values in place of its letters."""
     values = {SYMBOLS[name].letter: _figures(value) for name, value in symbols.items()}
     letters = "|".join(map(re.escape, values))
-    return re.sub(rf"(?<!\w)({letters})(?!\w)", lambda found: values[found[0]], equation) if letters else equation
+    return re.sub(rf"(?<!\w)({letters})(?!\w)", lambda match: values[match[0]], equation) if letters else equation
 
 
 def _figures(value: float) -> str:

@@ -102,8 +102,8 @@ def beside_reserved(job: Job) -> Range:
         return Range(here, here, most, "assumed", "CUDA context and libraries, 0.5 to 1.1 GiB where they were read")
     card = job.cluster.gpu
     known = card is not None and not card.stands_for_class and card.name.startswith(MEASURED_ON)
-    found = BESIDE_RESERVED._replace(likely=max(BESIDE_RESERVED.likely, here), low=max(BESIDE_RESERVED.low, here))
-    return found if known else found._replace(evidence="assumed", reason=f"{found.reason}; other cards are unknown")
+    result = BESIDE_RESERVED._replace(likely=max(BESIDE_RESERVED.likely, here), low=max(BESIDE_RESERVED.low, here))
+    return result if known else result._replace(evidence="assumed", reason=f"{result.reason}; other cards are unknown")
 
 
 def _counted(job: Job, ledger: Ledger) -> str:

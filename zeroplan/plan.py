@@ -49,7 +49,7 @@ class Rejected(NamedTuple):
     """What sets it apart from the plan."""
 
 
-class WayOut(NamedTuple):
+class Suggestion(NamedTuple):
     """A single change after which something fits."""
 
     change: str
@@ -59,7 +59,7 @@ class WayOut(NamedTuple):
 class Plan(NamedTuple):
     chosen: Candidate | None
     rejected: tuple[Rejected, ...]
-    ways_out: tuple[WayOut, ...]
+    suggestions: tuple[Suggestion, ...]
     searched: SearchSummary = SearchSummary(None)
     objective: str = FASTEST
 
@@ -83,14 +83,14 @@ def usual_batch(job: Job) -> int:
 
 def plan(
     job: Job, fixed: dict[str, Any], *, reserve: float | None, rescue: bool = True, objective: str = FASTEST,
-    cards: Callable[[], Sequence[Gpu]] = tuple, ways_out: bool = True,
+    cards: Callable[[], Sequence[Gpu]] = tuple, suggestions: bool = True,
 ) -> Plan:  # fmt: skip
     """The fastest strategy that fits `job`'s cluster; of equally fast ones the simplest. Fixed fields are kept.
 
     `LEAST_MEMORY` as the objective: that which needs fewest bytes of a GPU; of equally lean ones the fastest.
 
     Not `rescue`: the best alone, without its neighbours. `cards`: larger ones, to try where nothing fits. Not
-    `ways_out`: where nothing fits only what is nearest to fitting.
+    `suggestions`: where nothing fits only what is nearest to fitting.
     """
     lean, free = objective == LEAST_MEMORY, free_space(job, fixed)
     summary = best(free, reserve, objective)
@@ -98,7 +98,7 @@ def plan(
         failing = sorted(nearest(free, reserve), key=_shortest_first) if rescue else []
         rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
         of_host = any("host" in candidate.fit.lacking for candidate in failing)
-        ways = _ways_out(job, fixed, reserve, cards(), of_host=of_host) if rescue and ways_out else ()
+        ways = _suggestions(job, fixed, reserve, cards(), of_host=of_host) if rescue and suggestions else ()
         return Plan(None, rejected, ways, summary, objective)
     if not rescue:
         return Plan(summary.best, (), (), summary, objective)
@@ -111,7 +111,7 @@ def plan(
 
 
 def _shortest_first(candidate: Candidate) -> tuple[int, int]:
-    """By the bytes that all tiers lack together."""
+    """Sort key: the bytes that all tiers lack together."""
     return sum(candidate.fit.lacking.values()), candidate.fit.gpu.needed
 
 
@@ -156,7 +156,7 @@ def free_space(job: Job, fixed: dict[str, Any]) -> Space:
 
 
 def leanest(job: Job, fixed: dict[str, Any], reserve: float | None) -> list[Candidate]:
-    """Of each stage and offload that the fixed fields leave free, what needs least; empty when none runs."""
+    """The strategy that needs least, of each stage and offload left free by the fixed fields; empty when none runs."""
     free = space(job, fixed, sequences_per_gpu(job, fixed))
     return nearest(free, reserve) if free.variants else []
 
@@ -236,11 +236,11 @@ def _parts(candidate: Candidate) -> dict[str, float]:
     return {**time.groups, COMPUTE: time.compute - again, RECOMPUTATION: again}
 
 
-def _ways_out(
+def _suggestions(
     job: Job, fixed: dict[str, Any], reserve: float | None, cards: Sequence[Gpu], *, of_host: bool
-) -> tuple[WayOut, ...]:
+) -> tuple[Suggestion, ...]:
     """The one that trains most tokens a second on each GPU first."""
-    from zeroplan.ways_out import ways_out
+    from zeroplan.suggestions import suggestions
 
     def fits(changed: Job, free: dict[str, Any]) -> bool:
         return has_any(changed, free, reserve)
@@ -248,9 +248,9 @@ def _ways_out(
     def fastest(changed: Job, free: dict[str, Any]) -> Candidate | None:
         return plan(changed, free, reserve=reserve, rescue=False).chosen
 
-    ways = sorted(ways_out(job, fixed, fits, fastest, of_host=of_host, cards=cards), key=lambda way: -_rate(way[1]))
+    ways = sorted(suggestions(job, fixed, fits, fastest, of_host=of_host, cards=cards), key=lambda way: -_rate(way[1]))
     return tuple(
-        WayOut(f"{said}: {label(one)}; needs {gib(one.fit.gpu.needed)}, {_rate(one):,.0f} tokens/s per GPU", one)
+        Suggestion(f"{said}: {label(one)}; needs {gib(one.fit.gpu.needed)}, {_rate(one):,.0f} tokens/s per GPU", one)
         for said, one in ways
     )
 

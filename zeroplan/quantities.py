@@ -126,8 +126,8 @@ def latest(step: float, above: float) -> float:
 
 def quantities(job: Job, ledger: Ledger) -> list[Quantity]:
     """The quantities of one strategy; those of the clock where a card is named."""
-    found = list(_memory(job, ledger))
-    return found + list(_clock(job, speed(job, ledger))) if is_timed(job) else found
+    of_memory = list(_memory(job, ledger))
+    return of_memory + list(_clock(job, speed(job, ledger))) if is_timed(job) else of_memory
 
 
 def _memory(job: Job, ledger: Ledger) -> Iterator[Quantity]:
@@ -162,9 +162,9 @@ def _line(verdict: str | None) -> str:
 WORDS = {FITS: "fits", TIGHT: "is tight", DOES_NOT_FIT: "does not fit"}
 
 
-def _clock(job: Job, found: Speed) -> Iterator[Quantity]:
-    seconds, accum, tokens = found.step.total, job.strategy.micro_steps, job.tokens
-    evidence = weakest(entry.evidence for entry in found.step.terms)
+def _clock(job: Job, step_speed: Speed) -> Iterator[Quantity]:
+    seconds, accum, tokens = step_speed.step.total, job.strategy.micro_steps, job.tokens
+    evidence = weakest(entry.evidence for entry in step_speed.step.terms)
     batch: dict[str, float] = {"t": tokens, "accum": accum}
     yield Quantity(TOKENS, "tokens/s", tokens_per_gpu, {**batch, "step": seconds}, evidence)
     top = job.cluster.gpu and job.cluster.gpu.peak_in(multiplied_in(job))
@@ -172,11 +172,11 @@ def _clock(job: Job, found: Speed) -> Iterator[Quantity]:
         shape = job.model.shape
         sizes = {"psi": active_parameters(job), "layers": shape.layers, "q": shape.queries, "s": job.workload.seq}
         card = {"flop_rate": top.value, "step": seconds}
-        as_run = next(used.value for used in found.utilisation if used.name == HFU) * top.value * seconds / accum
+        as_run = next(used.value for used in step_speed.utilisation if used.name == HFU) * top.value * seconds / accum
         yield Quantity(MFU, "", mfu, {**sizes, **batch, **card}, evidence, (top,))
         yield Quantity(MFU_CAUSAL, "", mfu_causal, {**sizes, **batch, **card}, evidence, (top,))
         yield Quantity(HFU, "", hfu, {"flops": as_run, "accum": accum, **card}, evidence, (top,))
-    low, high, reason = found.interval
+    low, high, reason = step_speed.interval
     said = f"its width: {reason}"
     yield Quantity(FROM, "s", earliest, {"step": seconds, "below": seconds - low}, evidence, said=said)
     yield Quantity(TO, "s", latest, {"step": seconds, "above": high - seconds}, evidence, said=said)

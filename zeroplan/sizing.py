@@ -42,9 +42,9 @@ class Fewest(NamedTuple):
     """Seconds by which the next smaller number misses a deadline, where it has room."""
 
 
-def lack(found: Sequence[Candidate]) -> Lack | None:
-    """Of strategies that do not fit, the one that misses the fewest bytes."""
-    missing = [(sum(candidate.fit.lacking.values()), candidate) for candidate in found if not candidate.fit.accepted]
+def lack(candidates: Sequence[Candidate]) -> Lack | None:
+    """What the strategy lacks that misses the fewest bytes, of those that do not fit."""
+    missing = [(sum(one.fit.lacking.values()), one) for one in candidates if not one.fit.accepted]
     if not missing:
         return None
     _bytes, candidate = min(missing, key=lambda pair: pair[0])
@@ -53,7 +53,7 @@ def lack(found: Sequence[Candidate]) -> Lack | None:
 
 
 def fewest(
-    asked: Callable[[int], tuple[Job, Fixed]], counts: Sequence[int], node: int, reserve: float | None,
+    job_on: Callable[[int], tuple[Job, Fixed]], counts: Sequence[int], node: int, reserve: float | None,
     late: Callable[[Job, Fixed], float] = lambda _job, _fixed: 0.0,
     quick: Callable[[int], bool] = lambda _gpus: True,
 ) -> Fewest:  # fmt: skip
@@ -70,7 +70,7 @@ def fewest(
     @cache
     def has_room(gpus: int) -> bool:
         try:
-            job, fixed = asked(gpus)
+            job, fixed = job_on(gpus)
             if not has_any(job, fixed, reserve):
                 return False
             lates[gpus] = late(job, fixed)
@@ -80,7 +80,7 @@ def fewest(
 
     def lacks(gpus: int) -> Lack | None:
         try:
-            return lack(leanest(*asked(gpus), reserve))
+            return lack(leanest(*job_on(gpus), reserve))
         except ContradictionError:
             return None
 
@@ -102,5 +102,5 @@ def _first(enough: Callable[[int], bool], counts: Sequence[int], start: int) -> 
     while start + width < len(counts) and not enough(counts[start + width - 1]):
         width *= 2
     low, high = start + width // 2, min(start + width, len(counts))
-    found = bisect_left(counts, True, lo=low, hi=high, key=enough)
-    return found if found < high else None
+    index = bisect_left(counts, True, lo=low, hi=high, key=enough)
+    return index if index < high else None

@@ -49,10 +49,10 @@ def sums(job: Job, ledger: Ledger, paper: Ledger, time: StepTime | None) -> Iter
     yield Sum(HELD, "GiB", meaning, _bytes(tier.resident), counted)
     meaning = "what a GPU has at its peak beside what it holds between steps and activations"
     yield Sum(BESIDE, "GiB", meaning, _bytes(beside), counted, _where(tier))
-    for key, found in (("host", ledger.host), ("nvme", ledger.nvme)):
-        if total(found.peak.lines):
+    for key, place in (("host", ledger.host), ("nvme", ledger.nvme)):
+        if total(place.peak.lines):
             meaning = "what all ranks of a node need of it at their peak"
-            yield Sum(PLACES[key], "GiB", meaning, _bytes(found.peak.lines), counted, _where(found))
+            yield Sum(PLACES[key], "GiB", meaning, _bytes(place.peak.lines), counted, _where(place))
     processes, *saving = beside_on_host(job)
     between = (*ledger.host.resident, *saving)
     at_peak = total(ledger.host.peak.lines) > total(between)

@@ -74,6 +74,6 @@ def run_of(candidate: Candidate, wanted: TrainingRequest) -> TrainingRun:
 
 def least_seconds(job: Job, tokens: int) -> float:
     """That so many tokens take on these GPUs under any plan: their matrix products alone, at the card's own rate."""
-    found = work(job)
-    each = (1 + BACKWARD_PRODUCTS) * (found.layers.flops + found.head.flops) / job.tokens
+    forward = work(job)
+    each = (1 + BACKWARD_PRODUCTS) * (forward.layers.flops + forward.head.flops) / job.tokens
     return tokens * each / (rates(job).products.value * job.ranks)

@@ -39,7 +39,7 @@ class Constraint(NamedTuple):
         return {name: value for name, value in before.items() if name not in self.opens} | self.fixes
 
 
-class Row(NamedTuple):
+class LineDifference(NamedTuple):
     """One line of the step (seconds) or of what a place holds (bytes), of the plan and of the alternative."""
 
     name: str
@@ -63,9 +63,9 @@ class Why(NamedTuple):
     """What is missing where none fits."""
     slower: float | None = None
     """Seconds of a step that it takes more than the plan, for as many sequences; less than zero: fewer."""
-    seconds: tuple[Row, ...] = ()
+    seconds: tuple[LineDifference, ...] = ()
     """Lines of the step that differ, the largest difference first; `bytes` likewise."""
-    bytes: tuple[Row, ...] = ()
+    bytes: tuple[LineDifference, ...] = ()
     """Lines at the peak of the place that is short, or of a GPU where none is."""
     of: str = "gpu"
     """The place: gpu, host or nvme."""
@@ -89,21 +89,21 @@ class Why(NamedTuple):
         return f"fits, {needs}" if self.slower is None else _in_seconds(self, self.slower, needs)
 
 
-def _in_bytes(found: Why, more: int, slower: float) -> str:
+def _in_bytes(result: Why, more: int, slower: float) -> str:
     speed = "as fast"
     if abs(slower) >= AS_FAST:
         speed = f"{seconds(abs(slower))} a step {'slower' if slower > 0 else 'faster'}"
     if more < 0:
         return f"needs {gib(-more)} less, {speed}: other options rule it out"
-    return f"needs {gib(more)} more{_mostly(found.bytes, gib)}, {speed}" if more else f"needs as much, {speed}"
+    return f"needs {gib(more)} more{_mostly(result.bytes, gib)}, {speed}" if more else f"needs as much, {speed}"
 
 
-def _in_seconds(found: Why, slower: float, needs: str) -> str:
+def _in_seconds(result: Why, slower: float, needs: str) -> str:
     if slower < -AS_FAST:
         return f"{seconds(-slower)} a step faster, {needs}: other options rule it out"
     if slower < AS_FAST:
         return f"as fast, {needs}: the simpler plan is taken"
-    return f"{seconds(slower)} a step slower{_mostly(found.seconds, seconds)}, {needs}"
+    return f"{seconds(slower)} a step slower{_mostly(result.seconds, seconds)}, {needs}"
 
 
 def why(
@@ -119,21 +119,22 @@ def why(
         return Why(constraint.name, is_plan=True)
     each = _sequences_per_gpu(job, fixed, constraint)
     try:
-        found = _best(job, fixed, constraint, each, reserve, objective)
+        candidate = _best(job, fixed, constraint, each, reserve, objective)
     except ContradictionError as error:
         return Why(constraint.name, cannot=str(error))
-    if found is None:
+    if candidate is None:
         return Why(constraint.name)
-    short = lack([found])
+    short = lack([candidate])
     of = short.tier if short else "gpu"
     if plan is None:
-        return Why(constraint.name, candidate=found, lack=short, of=of)
-    share = plan.sequences / found.sequences
-    times = _rows(_by_line(plan), {name: share * value for name, value in _by_line(found).items()})
-    held = _rows(_held(plan, of), _held(found, of))
-    more = found.fit.gpu.needed - plan.fit.gpu.needed if objective == LEAST_MEMORY and not short else None
+        return Why(constraint.name, candidate=candidate, lack=short, of=of)
+    share = plan.sequences / candidate.sequences
+    times = _rows(_by_line(plan), {name: share * value for name, value in _by_line(candidate).items()})
+    held = _rows(_held(plan, of), _held(candidate, of))
+    more = candidate.fit.gpu.needed - plan.fit.gpu.needed if objective == LEAST_MEMORY and not short else None
     return Why(
-        constraint.name, False, found, short, share * found.time.total - plan.time.total, times, held, of, more=more,
+        constraint.name, False, candidate, short, share * candidate.time.total - plan.time.total, times, held, of,
+        more=more,
     )  # fmt: skip
 
 
@@ -147,8 +148,8 @@ def _best(
     free = free._replace(variants=tuple(one for one in free.variants if constraint.keeps(one.choice)))
     if not free.variants:
         return None
-    if found := best(free, reserve, objective).best:
-        return found
+    if candidate := best(free, reserve, objective).best:
+        return candidate
     failing = lack(nearest(free, reserve))
     return failing.candidate if failing else None
 
@@ -172,31 +173,31 @@ def _divisor(each: int, size: int) -> int:
 
 def _by_line(candidate: Candidate) -> dict[str, float]:
     """Seconds of a step: what is computed, what is computed again, and each other term by its name."""
-    found: dict[str, float] = {}
+    totals: dict[str, float] = {}
     for entry in candidate.time.terms:
         again = entry.name.endswith(RECOMPUTATION)
         name = entry.name if entry.group != COMPUTE else RECOMPUTATION if again else COMPUTE
-        found[name] = found.get(name, 0.0) + entry.seconds
-    return found
+        totals[name] = totals.get(name, 0.0) + entry.seconds
+    return totals
 
 
 def _held(candidate: Candidate, of: str) -> dict[str, int]:
     """Bytes of a place at its fullest, by line, and of a GPU what a process takes beside PyTorch's allocator."""
     counted: Ledger = candidate.ledger
     lines = [*getattr(counted, of).peak.lines, *(candidate.fit.outside if of == "gpu" else ())]
-    found: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for entry in lines:
-        found[entry.name] = found.get(entry.name, 0) + entry.bytes
-    return found
+        totals[entry.name] = totals.get(entry.name, 0) + entry.bytes
+    return totals
 
 
-def _rows(plan: dict[str, Any], other: dict[str, Any]) -> tuple[Row, ...]:
+def _rows(plan: dict[str, Any], other: dict[str, Any]) -> tuple[LineDifference, ...]:
     """The largest difference first; lines that are equal are left out."""
-    rows = [Row(name, plan.get(name, 0), other.get(name, 0)) for name in {**plan, **other}]
+    rows = [LineDifference(name, plan.get(name, 0), other.get(name, 0)) for name in {**plan, **other}]
     return tuple(sorted((row for row in rows if row.difference), key=lambda row: -abs(row.difference)))
 
 
-def _mostly(rows: Iterable[Row], shown: Callable[[float], str]) -> str:
+def _mostly(rows: Iterable[LineDifference], shown: Callable[[float], str]) -> str:
     """The line that grew most."""
     grown = max(rows, key=lambda row: row.difference, default=None)
     return f", {grown.name} {shown(grown.difference)} more" if grown and grown.difference > 0 else ""

@@ -14,7 +14,7 @@ from benchmarks.published.shapes import shape
 from benchmarks.published.timing.jobs import NO_DROPOUT, timed
 from benchmarks.published.transformers import model_for
 from zeroplan.clock import StepTime
-from zeroplan.plan import per_gpu, plan
+from zeroplan.plan import plan, sequences_per_gpu
 from zeroplan.search import Candidate, Space, evaluate, space
 from zeroplan.search.neighbours import words
 from zeroplan.specs.job import Job
@@ -103,7 +103,7 @@ def compare(rows: Iterable[Row]) -> Iterator[Beside]:
 
 def is_inside(job: Job) -> bool:
     """Whether the search for its request could choose this very configuration."""
-    return _has(space(job.at(**OPEN), _settled(job), per_gpu(job, {})), job)
+    return _has(space(job.at(**OPEN), _settled(job), sequences_per_gpu(job, {})), job)
 
 
 def _settled(job: Job) -> dict[str, Any]:

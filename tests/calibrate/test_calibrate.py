@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from zeroplan.calibrate import disk, found, host, measure, node, ring
+from zeroplan.calibrate import disk, findings, host, measure, node, ring
 from zeroplan.catalog import hardware
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -63,8 +63,8 @@ def test_a_link_is_found_again_in_the_seconds_it_gives():
 
 def test_seconds_are_the_median(monkeypatch):
     ticks = iter([0.0, 0.0, 1.0, 1.0, 3.0, 3.0, 10.0, 10.0])
-    monkeypatch.setattr(found.time, "perf_counter", lambda: next(ticks))
-    assert found.timed(lambda: None, lambda: None, seconds=0.0, least=3) == 2.0
+    monkeypatch.setattr(findings.time, "perf_counter", lambda: next(ticks))
+    assert findings.timed(lambda: None, lambda: None, seconds=0.0, least=3) == 2.0
 
 
 def test_without_torch_host_and_disk_are_measured(zeroplan, quick):
@@ -141,7 +141,7 @@ def test_other_ranks_measure_no_host_and_say_nothing(zeroplan, quick, monkeypatc
 
 def test_the_file_of_a_machine_with_cards(tmp_path):
     """Written from findings as a GPU would give them, and read as --cluster does."""
-    made = found.Findings()
+    made = findings.Findings()
     made.gpu, made.gpus_per_node = "a100-80gb", 4
     made.add("sustained_matmul", 251.3e12, "FLOP/s", 'torch.mm: "large"')
     made.add("memory_bandwidth", 1.7e12, "B/s", "copy")
@@ -184,7 +184,7 @@ def test_cards_are_known_by_the_names_torch_gives(title, preset):
 def test_adam_on_the_cpu_says_what_stands_in(monkeypatch):
     monkeypatch.setitem(sys.modules, "deepspeed", None)
     monkeypatch.setattr(host, "QUICK_UPDATED", 1 << 16)
-    made = found.Findings()
+    made = findings.Findings()
     host.adam(made, quick=True)
     assert made.figures[0].field == "host_adam"
     assert made.figures[0].how.startswith("torch.optim.Adam(fused=True)")
@@ -195,7 +195,7 @@ def test_adam_on_the_cpu_says_what_stands_in(monkeypatch):
 def test_the_card_s_code_runs_with_the_cpu_for_a_card():
     from zeroplan.calibrate import card
 
-    made = found.Findings()
+    made = findings.Findings()
     card.products(made, "cpu", quick=True, shapes=((64, 64, 64),))
     card.memory(made, "cpu", quick=True, size=1 << 16)
     card.host_link(made, "cpu", quick=True, size=1 << 16)
@@ -210,7 +210,7 @@ def _one_of_two(rank: int, folder: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     os.environ |= {"LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "2"}
     sweeps = ring.measure("cpu", quick=True, sizes=(8192, 1 << 20))
-    made = found.Findings()
+    made = findings.Findings()
     ring.keep(made, sweeps, "gloo")
     assert [figure.field for figure in made.figures] == ["all_reduce", "hop", "intra_node"]
     assert [list(sweep.seconds) for sweep in sweeps] == [[8192, 1 << 20]] * 2

@@ -53,8 +53,8 @@ def test_verify_counts_what_holds_and_shows_what_differs():
     rows = [Checked("held on the GPU", f"line {number}", "bytes", 100, 100, 0.0) for number in range(39)]
     rows += [Checked("held on the GPU", "odd one", "bytes", 101, 100, 0.0), Checked("peaks", "step", "bytes", 101, 100, 0.01)]
     measured = {"versions": {"deepspeed": "0.19.8", "torch": "2.14.1"}, "seconds": 3.0}
-    answer = verify.answer(job("gpt2"), rows, measured)
-    screen = rendered.screen(answer, [], verify.details(rows, measured, brief=True), (), BRIEF)
+    summary = verify.summary(job("gpt2"), rows, measured)
+    screen = rendered.screen(summary, [], verify.details(rows, measured, brief=True), (), BRIEF)
     text = rendered.text(screen)
     assert re.search(r"held on the GPU +40 +39", text)
     assert re.search(r"peaks +1 +1", text)

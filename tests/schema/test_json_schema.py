@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from tests.conftest import REFERENCES, ROOT
-from zeroplan.calibrate.found import Findings
+from zeroplan.calibrate.findings import Findings
 from zeroplan.cli.app import COMMANDS, app
 from zeroplan.ledger import Checked
 from zeroplan.schema.json_schema import DOCUMENTS, json_schema

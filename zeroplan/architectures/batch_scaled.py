@@ -43,13 +43,13 @@ class BatchScaledTrace(NamedTuple):
 
     def at(self, batch: int) -> Trace:
         """The trace with so many sequences."""
-        found = self.trace
+        trace = self.trace
         most, now = _levels(self.events, batch)
-        middle = len(found.forward.kinds)
-        forward = found.forward._replace(max_allocated=most[:middle], allocated=now[:middle])
-        backward = found.backward._replace(max_allocated=most[middle:], allocated=now[middle:])
-        flops = Counter({key: scaled_to(count, batch) for key, count in found.flops.items()})
-        drops = {layer: scaled_to(size, batch) for layer, size in found.drops.items()}
+        middle = len(trace.forward.kinds)
+        forward = trace.forward._replace(max_allocated=most[:middle], allocated=now[:middle])
+        backward = trace.backward._replace(max_allocated=most[middle:], allocated=now[middle:])
+        flops = Counter({key: scaled_to(count, batch) for key, count in trace.flops.items()})
+        drops = {layer: scaled_to(size, batch) for layer, size in trace.drops.items()}
         keeps = kept_by_layer(forward, self.ran)
         return Trace(forward, backward, keeps, drops, lambda: self._log(batch), now[middle - 1], flops, {})
 

@@ -19,7 +19,7 @@ from zeroplan.autograd.tensor import Tensor
 from zeroplan.specs.model import TimelineRequest
 
 TOKENS = 8
-"""Of the pass: how many there are changes nothing."""
+"""Tokens of the pass: how many there are changes nothing."""
 
 
 class GradientFlow:
@@ -96,7 +96,7 @@ def gradient_flow(
 
 
 def layers_that_train(root: Module, request: TimelineRequest) -> tuple[Hashable, ...]:
-    """Of each layer which parameters train, and whether backward enters and exits it; nothing where all do."""
+    """The parameters of each layer that train, and whether backward enters and exits it; nothing where all do."""
     eager, flash, checkpoints = request.eager, request.flash, request.recomputing.every > 0
     return _layers_that_train(root, request.frozen, eager, flash, request.kernels, checkpoints)
 

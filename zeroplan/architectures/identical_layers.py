@@ -16,7 +16,7 @@ def checkpointing_layers(root: Module) -> list[GradientCheckpointingLayer]:
 
 
 def checkpointed_layers(root: Module, recomputing: Recomputing) -> frozenset[int]:
-    """By identity."""
+    """Layers that run again, by identity."""
     return frozenset(id(layer) for number, layer in enumerate(checkpointing_layers(root)) if recomputing.has(number))
 
 

@@ -54,12 +54,12 @@ class HookSequence:
         self.size += like.size
 
     def since(self, start: int) -> list[ModuleHook]:
-        """From that number on."""
+        """Hooks from that number on."""
         first = self.size - len(self.last)
         return self.last[start - first :] if start >= first else self.every()[start:]
 
     def every(self) -> list[ModuleHook]:
-        """All of them."""
+        """All hooks."""
         for like, modules, tensors in self.layers:
             self.known += like.moved(modules, tensors)
         self.known += self.last

@@ -127,13 +127,13 @@ class TracedProfile:
         if request.kernels != "transformers" or request.flash:
             return None
         try:
-            found = self.trace(request).flops
+            counts = self.trace(request).flops
         except NotImplementedError:
             return None
         times = Counter(chosen for _layer, chosen in self.layers(request))
         times[0] = 1  # outside of all layers
         sums: Counter[str] = Counter()
-        for (phase, layer, triangle), count in found.items():
+        for (phase, layer, triangle), count in counts.items():
             pairs = Fraction(request.seq + 1, 2 * request.seq) if causal and triangle else 1
             sums[phase] += times[layer] * int(count * pairs)
         return Flops(sums[FORWARD], sums[BACKWARD], sums[RECOMPUTING])
@@ -145,13 +145,13 @@ class TracedProfile:
         if not request.recomputing.every:
             return RecomputedShare(0.0, 0.0)
         try:
-            found = self.trace(request).flops
+            counts = self.trace(request).flops
         except NotImplementedError:
             return None
         layers = self.layers(request)
         times = Counter(chosen for _layer, chosen in layers)
         sums: Counter[tuple[str, bool]] = Counter()
-        for (phase, layer, causal), count in found.items():
+        for (phase, layer, causal), count in counts.items():
             sums[phase, causal] += times[layer] * count
         products, attention = (
             sums[RECOMPUTING, causal] / sums[FORWARD, causal] if sums[FORWARD, causal] else None

@@ -44,11 +44,12 @@ def dequantized(content: Mapping[str, Any], place: str) -> str:
     method = _method(stated)
     if isinstance(stated, dict) and stated.get("dequantize") is True and method in DEQUANTIZES:
         return f"{key} {method}: weights train dequantized, in the training's own precision (dequantize)"
-    way_out = "remove it to plan full training in 16 bit"
+    suggestion = "remove it to plan full training in 16 bit"
     if method in DEQUANTIZES:
-        way_out = f'write "dequantize": true in it, as training from this file needs, or {way_out}'
+        suggestion = f'write "dequantize": true in it, as training from this file needs, or {suggestion}'
     raise SpecError(
-        place, f"{key} ({method})", f"weights in 16 or 32 bit: training of quantized weights is not planned; {way_out}"
+        place, f"{key} ({method})",
+        f"weights in 16 or 32 bit: training of quantized weights is not planned; {suggestion}"
     )
 
 

@@ -49,7 +49,7 @@ def with_names(config: Config, build: Callable[[Config], Module]) -> tuple[Modul
 
 
 def with_named_batch(request: TimelineRequest) -> TimelineRequest:
-    """The same, its sizes named."""
+    """The request with its sizes named."""
     return request._replace(
         batch=named("b", request.batch), seq=named("s", request.seq), width=named("w", request.width)
     )

@@ -115,7 +115,7 @@ def run_trace(root: Module, run: ForwardRun, trains: tuple[Hashable, ...] = ()) 
 
 
 def columns(events: Sequence[AllocationEvent]) -> EventColumns:
-    """The same, field by field."""
+    """Events, field by field."""
     return EventColumns._make(zip(*events, strict=True))
 
 

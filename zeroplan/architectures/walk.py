@@ -130,7 +130,7 @@ class Walk:
             )  # fmt: skip
 
     def follow(self, like: Walked, path: str, layer: Module) -> None:
-        """What walking it would add."""
+        """Add what walking a layer like another would add."""
         places, tensors = len(self.places) - like.place, self.parameters[id(layer)].start - like.parameters.start
         steps, undo = (now - then for now, then in zip(self.now(), like.start, strict=True))
 
@@ -149,7 +149,7 @@ class Walk:
         self.layers.append(LayerSpan(later(like.layer.start), self.saved, later(like.layer.end), number))
 
     def call(self, path: str, module: Module, leaf: bool) -> None:
-        """With DeepSpeed's hooks around its forward."""
+        """Run a module, with DeepSpeed's hooks around its forward."""
         place = self.places.setdefault(path, len(self.places))
         tensors = self.below(module) if leaf else self.own(module)
         self.steps.add(ModuleHook(True, place, tensors, False))

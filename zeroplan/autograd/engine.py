@@ -33,8 +33,8 @@ class Engine:
         self.ready: list[tuple[AccumulateGrad, Tensor]] = []
         """Parameters' gradients that are complete: taken when the node that gave the last part is done."""
         self.source: AccumulateGrad | None = None
-        """What a layer that runs again starts from, and the gradient found for it."""
-        self.found: Tensor | None = None
+        """What a layer that runs again starts from."""
+        self.source_gradient: Tensor | None = None
 
     def run(self, loss: Tensor) -> None:
         """All gradients of the loss's parameters."""
@@ -57,8 +57,8 @@ class Engine:
             assert output.node is not None
             self._give(output.node, output.output, gradient)
         self._drain(memory)
-        assert self.found is not None
-        return self.found
+        assert self.source_gradient is not None
+        return self.source_gradient
 
     def _drain(self, memory: Memory) -> None:
         while self.waiting:
@@ -132,7 +132,7 @@ class Engine:
         if self.uses[node]:
             self.buffers[id(node)] = [gradient]
         elif node is self.source:
-            self.found = gradient
+            self.source_gradient = gradient
         else:
             self.ready.append((node, gradient))
 

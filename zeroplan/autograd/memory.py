@@ -97,12 +97,12 @@ class Memory:
         self.scope = 0
         """The module that runs, by identity."""
         self.layer = 0
-        """And the layer that it lies in; 0 outside of all."""
+        """Number of the layer that it lies in; 0 outside of all."""
         self.phase = FORWARD
         self.flops: Counter[tuple[str, int, bool]] = Counter()
         """FLOPs of products by phase, layer, and whether a causal kernel may leave out half of the pairs of tokens."""
         self.events: list[AllocationEvent] | None = None
-        """What happens when, if anyone asks."""
+        """What is allocated and freed in order; None where nobody records it."""
 
     def add_flops(self, multiplications: int, *, causal: bool = False) -> None:
         """A product of so many multiplications, each with its addition, runs now."""

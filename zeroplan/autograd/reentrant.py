@@ -72,7 +72,7 @@ class _Context:
         scope, phase, of = memory.scope, memory.phase, memory.layer
         memory.record_event(RAN, scope)
         each = gradients if isinstance(gradients, list) else [gradients]
-        given = [found or empty(memory, *like) for found, like in zip(each, self.shapes, strict=True)]
+        given = [gradient or empty(memory, *like) for gradient, like in zip(each, self.shapes, strict=True)]
         inner = x.detach()
         inner.node = source
         memory.phase = RECOMPUTING

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from zeroplan.calibrate.found import Findings, timed
+from zeroplan.calibrate.findings import Findings, timed
 
 SHAPES = ((1024, 1024, 1024), (2048, 4096, 4096), (4096, 4096, 4096), (4096, 4096, 14336), (8192, 8192, 8192))
 """Rows, columns and what is summed over: the last, the largest, gives the sustained rate."""
@@ -13,7 +13,9 @@ COPIED = 1 << 30
 """Bytes of a copy."""
 
 
-def products(found: Findings, device: str, *, quick: bool, shapes: tuple[tuple[int, int, int], ...] = SHAPES) -> None:
+def products(
+    findings: Findings, device: str, *, quick: bool, shapes: tuple[tuple[int, int, int], ...] = SHAPES
+) -> None:
     """bf16 matrix products; the largest runs long enough that clocks settle under load."""
     import torch
 
@@ -24,23 +26,23 @@ def products(found: Findings, device: str, *, quick: bool, shapes: tuple[tuple[i
         length = 1.0 if quick else 10.0 if (m, n, k) == shapes[-1] else 1.0
         spent = timed(partial(torch.mm, a, b, out=out), _waiting(device), seconds=length)
         rate = 2 * m * n * k / spent
-        found.observations.append(f"bf16 product of {m} x {k} and {k} x {n}: {rate / 1e12:.4g} TFLOP/s")
+        findings.observations.append(f"bf16 product of {m} x {k} and {k} x {n}: {rate / 1e12:.4g} TFLOP/s")
     shape = " x ".join(map(str, shapes[-1]))
-    found.add("sustained_matmul", rate, "FLOP/s", f"torch.mm in bf16, {shape}, torch {torch.__version__}")
+    findings.add("sustained_matmul", rate, "FLOP/s", f"torch.mm in bf16, {shape}, torch {torch.__version__}")
 
 
-def memory(found: Findings, device: str, *, quick: bool, size: int = COPIED) -> None:
+def memory(findings: Findings, device: str, *, quick: bool, size: int = COPIED) -> None:
     """A copy within the card reads and writes each byte."""
     import torch
 
     source, target = (torch.empty(size, dtype=torch.uint8, device=device) for _ in range(2))
     spent = timed(lambda: target.copy_(source), _waiting(device), seconds=1.0 if quick else 3.0)
-    found.add(
+    findings.add(
         "memory_bandwidth", 2 * size / spent, "B/s", f"copy of {size >> 20} MiB within the card, read and written"
     )
 
 
-def host_link(found: Findings, device: str, *, quick: bool, size: int = COPIED) -> None:
+def host_link(findings: Findings, device: str, *, quick: bool, size: int = COPIED) -> None:
     """Both ways, from page-locked memory and from any; the slower page-locked way is the figure."""
     import torch
 
@@ -56,9 +58,10 @@ def host_link(found: Findings, device: str, *, quick: bool, size: int = COPIED) 
             )
             rates[pinned, way] = size / spent
             kind = "page-locked" if pinned else "pageable"
-            found.observations.append(f"{kind} memory, {way}: {size / spent / 1e9:.4g} GB/s")
+            findings.observations.append(f"{kind} memory, {way}: {size / spent / 1e9:.4g} GB/s")
     slower = min(rate for (pinned, _way), rate in rates.items() if pinned)
-    found.add("host_link", slower, "B/s", f"copies of {size >> 20} MiB from and to page-locked memory, the slower way")
+    how = f"copies of {size >> 20} MiB from and to page-locked memory, the slower way"
+    findings.add("host_link", slower, "B/s", how)
 
 
 def preset_of(title: str) -> str | None:

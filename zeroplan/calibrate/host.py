@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from zeroplan.calibrate.found import Findings, timed
+from zeroplan.calibrate.findings import Findings, timed
 from zeroplan.units import GiB
 
 UPDATED, QUICK_UPDATED = 1 << 26, 1 << 24
@@ -23,12 +23,12 @@ def machine() -> str:
     return f"{names[0] if names else platform.machine()}, {len(os.sched_getaffinity(0))} CPUs"
 
 
-def memory(found: Findings) -> None:
+def memory(findings: Findings) -> None:
     for line in _lines("/proc/meminfo"):
         if line.startswith("MemTotal:"):
-            found.add("host_memory", int(line.split()[1]) << 10, "B", "MemTotal of /proc/meminfo")
+            findings.add("host_memory", int(line.split()[1]) << 10, "B", "MemTotal of /proc/meminfo")
             return
-    found.left_out.append("host memory: there is no /proc/meminfo here")
+    findings.left_out.append("host memory: there is no /proc/meminfo here")
 
 
 def _lines(path: str) -> list[str]:
@@ -38,7 +38,7 @@ def _lines(path: str) -> list[str]:
         return []
 
 
-def adam(found: Findings, *, quick: bool) -> None:
+def adam(findings: Findings, *, quick: bool) -> None:
     """One process on all CPUs, as the ranks of a node share them: DeepSpeed's own where its operator can be built."""
     if "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("OMP_NUM_THREADS") == "1":
         os.environ["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))  # torchrun's 1, for ranks that share a node
@@ -50,8 +50,9 @@ def adam(found: Findings, *, quick: bool) -> None:
     optimizer, name = _optimizer(weights)
     spent = timed(optimizer.step, lambda: None, seconds=1.0 if quick else 5.0)
     how = f"{name}, {count:,} fp32 parameters, {torch.get_num_threads()} threads"
-    found.add("host_adam", count / spent, "/s", how)
-    found.observations.append(f"{name}: {count * 16 / GiB:.2f} GiB of weights, gradients and moments in {spent:.4f} s")
+    findings.add("host_adam", count / spent, "/s", how)
+    size = f"{count * 16 / GiB:.2f} GiB"
+    findings.observations.append(f"{name}: {size} of weights, gradients and moments in {spent:.4f} s")
 
 
 def _optimizer(weights: Any) -> tuple[Any, str]:

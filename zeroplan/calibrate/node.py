@@ -6,24 +6,24 @@ import json
 from datetime import UTC, datetime
 
 from zeroplan import __version__
-from zeroplan.calibrate.found import Findings, Measurement
+from zeroplan.calibrate.findings import Findings, Measurement
 from zeroplan.calibrate.host import machine
 from zeroplan.catalog.node_file import CARD
 
 
-def text(found: Findings) -> str:
+def text(findings: Findings) -> str:
     """YAML of the form of `presets/clusters/`. Figures of a card without a preset are left as comments."""
     lines = [f"# Measured by zeroplan calibrate {__version__} on {machine()}"]
-    lines += [f"# left out: {reason}" for reason in found.left_out]
+    lines += [f"# left out: {reason}" for reason in findings.left_out]
     lines.append(f"title: {json.dumps('measured: ' + machine())}")
-    lines.append(f"gpu: {found.gpu}" if found.gpu else "# gpu: not known; write the preset of the card")
-    known = found.gpus_per_node
+    lines.append(f"gpu: {findings.gpu}" if findings.gpu else "# gpu: not known; write the preset of the card")
+    known = findings.gpus_per_node
     lines.append(f"gpus_per_node: {known}" if known else "# gpus_per_node: no GPU was found; write how many there are")
-    for figure in found.figures:
-        mark = "" if found.gpu or figure.field not in CARD else "# "
+    for figure in findings.figures:
+        mark = "" if findings.gpu or figure.field not in CARD else "# "
         lines += [f"{mark}{figure.field}:", f"{mark}  {_figure(figure)}"]
-    if found.observations:
-        lines += ["observations:", *(f"  - {json.dumps(seen)}" for seen in found.observations)]
+    if findings.observations:
+        lines += ["observations:", *(f"  - {json.dumps(seen)}" for seen in findings.observations)]
     return "\n".join(lines) + "\n"
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from math import sqrt
 from typing import NamedTuple
 
-from zeroplan.calibrate.found import Findings, timed
+from zeroplan.calibrate.findings import Findings, timed
 
 SIZES = tuple(1 << power for power in range(13, 31))
 """Bytes of the whole tensor, from 8 KiB to 1 GiB."""
@@ -57,7 +57,7 @@ def measure(device: str, *, quick: bool, sizes: tuple[int, ...] = ()) -> list[Sw
     import torch
     import torch.distributed as dist
 
-    ranks, found = dist.get_world_size(), []
+    ranks, sweeps = dist.get_world_size(), []
     sizes = sizes or (QUICK_SIZES if quick else SIZES)
     wait = torch.cuda.synchronize if device != "cpu" else lambda: None
     for collective in ("all_reduce", "all_gather"):
@@ -72,11 +72,11 @@ def measure(device: str, *, quick: bool, sizes: tuple[int, ...] = ()) -> list[Sw
                 act = partial(dist.all_gather_into_tensor, whole, part)
             # As many times on each rank: none may stop waiting for the others by its own clock.
             spent[2 * count] = timed(act, wait, seconds=0.0, least=5 if quick else 20)
-        found.append(Sweep(collective, ranks, spent))
-    return found
+        sweeps.append(Sweep(collective, ranks, spent))
+    return sweeps
 
 
-def keep(found: Findings, sweeps: list[Sweep], backend: str) -> None:
+def keep(findings: Findings, sweeps: list[Sweep], backend: str) -> None:
     """Inside one node the link and the hop; over several nodes what their network gives."""
     import torch
 
@@ -86,10 +86,11 @@ def keep(found: Findings, sweeps: list[Sweep], backend: str) -> None:
         how += f"{max(sweep.seconds) >> 20} MiB, fitted by its smallest and its largest; torch {torch.__version__}"
         reduces = sweep.collective == "all_reduce"
         if one_node:
-            found.add("all_reduce" if reduces else "intra_node", sweep.link, "B/s", how)
+            findings.add("all_reduce" if reduces else "intra_node", sweep.link, "B/s", how)
         elif not reduces:
-            found.add("effective_inter_node", sweep.link, "B/s", how)
+            findings.add("effective_inter_node", sweep.link, "B/s", how)
         if reduces == one_node:
-            found.add("hop" if one_node else "crossing", sweep.hop, "s", how)
+            findings.add("hop" if one_node else "crossing", sweep.hop, "s", how)
         for size, spent in sweep.seconds.items():
-            found.observations.append(f"{sweep.collective} of {size:,} B on {sweep.ranks} ranks: {spent * 1e6:.4g} us")
+            call = f"{sweep.collective} of {size:,} B on {sweep.ranks} ranks"
+            findings.observations.append(f"{call}: {spent * 1e6:.4g} us")

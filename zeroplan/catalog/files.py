@@ -104,21 +104,21 @@ def read_object(
 
 
 def _once(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         seen: set[str] = set()
         for key, _value in pairs:
             if key in seen:
                 raise SpecError(place, f"the key {shown(key)} twice", "each key once (DeepSpeed refuses it too)")
             seen.add(key)
-    return found
+    return mapping
 
 
 def _special(pairs: list[tuple[str, Any]]) -> Any:
     """An object, or the number that transformers writes as one."""
-    found = dict(pairs)
-    tag = found.get(TAG) if len(found) == 1 else None
-    return SPECIAL.get(tag, found) if isinstance(tag, str) else found
+    mapping = dict(pairs)
+    tag = mapping.get(TAG) if len(mapping) == 1 else None
+    return SPECIAL.get(tag, mapping) if isinstance(tag, str) else mapping
 
 
 def _whole(place: str, digits: str) -> int:

@@ -19,26 +19,26 @@ UNITS = {"memory_bandwidth": "B/s", "sustained_matmul": "FLOP/s", "link": "B/s",
 
 def gpu(name: str) -> Gpu:
     """A GPU preset by name or alias. Raises `UnknownNameError`."""
-    found, content = presets.load("GPU", name, "`zeroplan gpus` lists them; or write --gpu-mem 80GB")
-    rates = {key: _rate(content[key], f"{found}.{key}", unit) for key, unit in UNITS.items() if key in content}
+    preset, content = presets.load("GPU", name, "`zeroplan gpus` lists them; or write --gpu-mem 80GB")
+    rates = {key: _rate(content[key], f"{preset}.{key}", unit) for key, unit in UNITS.items() if key in content}
     return Gpu(
-        name=found,
+        name=preset,
         title=content["title"],
-        memory=_size(content["memory"], f"{found}.memory"),
+        memory=_size(content["memory"], f"{preset}.memory"),
         memory_class=content["memory_class"],
         peak={
-            precision: _rate(entry, f"{found}.peak.{precision}", "FLOP/s")
+            precision: _rate(entry, f"{preset}.peak.{precision}", "FLOP/s")
             for precision, entry in content.get("peak", {}).items()
         },
-        context=_size(content["context"], f"{found}.context") if "context" in content else None,
+        context=_size(content["context"], f"{preset}.context") if "context" in content else None,
         memory_bandwidth=rates.get("memory_bandwidth"),
         sustained_matmul=rates.get("sustained_matmul"),
         link=rates.get("link"),
         host_link=rates.get("host_link"),
-        compute_capability=_bare(content, "compute_capability", found),
+        compute_capability=_bare(content, "compute_capability", preset),
         usual_node=content.get("usual_node", ""),
         attention={
-            kernel: _rate(entry, f"{found}.attention.{kernel}", "FLOP/s")
+            kernel: _rate(entry, f"{preset}.attention.{kernel}", "FLOP/s")
             for kernel, entry in content.get("attention", {}).items()
         },
     )
@@ -46,20 +46,20 @@ def gpu(name: str) -> Gpu:
 
 def gpu_of_class(gigabytes: int) -> Gpu:
     """The card that a bare `--gpu-mem N` stands for. Raises `QuantityError` when no card has that number on it."""
-    found = presets.having("GPU", memory_class=gigabytes, class_default=True)
-    if not found:
+    names = presets.having("GPU", memory_class=gigabytes, class_default=True)
+    if not names:
         raise QuantityError(
             f"--gpu-mem: found {gigabytes}, expected the size of a known card ({', '.join(map(str, classes()))}) "
             f"or a size with its unit; write {gigabytes}GB or {gigabytes}GiB"
         )
-    return gpu(found[0])._replace(stands_for_class=True)
+    return gpu(names[0])._replace(stands_for_class=True)
 
 
 def larger(cluster: Cluster, precision: str) -> list[Gpu]:
     """Cards of the same maker with more memory that compute in this precision: one of each size, the smallest first."""
     maker, least = cluster.gpu.maker if cluster.gpu else NVIDIA, cluster.capacity or 0
-    found = (card for card in _one_of_each_size() if card.maker == maker and precision in card.peak)
-    return sorted((card for card in found if card.memory.value > least), key=lambda card: card.memory.value)
+    cards = (card for card in _one_of_each_size() if card.maker == maker and precision in card.peak)
+    return sorted((card for card in cards if card.memory.value > least), key=lambda card: card.memory.value)
 
 
 def classes() -> list[int]:
@@ -75,17 +75,17 @@ def _one_of_each_size() -> list[Gpu]:
 def cluster(name: str) -> Cluster:
     """One node: a preset by name or alias, or a file. Raises `UnknownNameError`, and for a file `SpecError`."""
     if node_file.is_file(name):
-        found, content = name, node_file.read_node(name)
+        place, content = name, node_file.read_node(name)
     elif os.path.isdir(name) and os.sep in name:
         raise SpecError(f"--cluster {shown(name)}", "a folder", node_file.EXPECTED, "the name of a file in it")
     else:
         hint = "`zeroplan clusters` lists them; or write the name of a file, node.yaml or node.json"
-        found, content = presets.load("cluster", name, hint)
-    card = _stated(gpu(content["gpu"]), found, content) if "gpu" in content else None
-    sizes = {key: int(_size(content[key], f"{found}.{key}").value) for key in ("host_memory", "nvme") if key in content}
+        place, content = presets.load("cluster", name, hint)
+    card = _stated(gpu(content["gpu"]), place, content) if "gpu" in content else None
+    sizes = {key: int(_size(content[key], f"{place}.{key}").value) for key in ("host_memory", "nvme") if key in content}
     figures: dict[str, Any] = {
-        **{key: _rate(content[key], f"{found}.{key}", "B/s") for key in LINKS if key in content},
-        **{key: _plain(content[key], f"{found}.{key}", unit) for key, unit in PLAIN.items() if key in content},
+        **{key: _rate(content[key], f"{place}.{key}", "B/s") for key in LINKS if key in content},
+        **{key: _plain(content[key], f"{place}.{key}", unit) for key, unit in PLAIN.items() if key in content},
     }
     if node_file.is_file(name):
         stated = {key: figure.value for key, figure in figures.items()}
@@ -93,7 +93,7 @@ def cluster(name: str) -> Cluster:
         for key, value in (*sizes.items(), *stated.items()):
             node_file.check_bounds(name, key, value, content[key]["value"])
     return Cluster(
-        name=printable(found),
+        name=printable(place),
         gpus_per_node=content.get("gpus_per_node", 1),
         node_width=content.get("gpus_per_node", 0),
         gpu=card,
@@ -103,10 +103,10 @@ def cluster(name: str) -> Cluster:
     )._replace(**figures)
 
 
-def _stated(card: Gpu, found: str, content: dict[str, Any]) -> Gpu:
+def _stated(card: Gpu, place: str, content: dict[str, Any]) -> Gpu:
     """The card with the figures that its node's file has of it."""
     measured = [key for key in node_file.CARD if key in content]
-    stated: dict[str, Any] = {key: _rate(content[key], f"{found}.{key}", UNITS[key]) for key in measured}
+    stated: dict[str, Any] = {key: _rate(content[key], f"{place}.{key}", UNITS[key]) for key in measured}
     return card._replace(**stated)
 
 
@@ -126,10 +126,10 @@ def _plain(entry: dict[str, Any], what: str, unit: str) -> SourcedValue:
     return _figure(entry, float(match[1]), what)
 
 
-def _bare(content: dict[str, Any], key: str, found: str) -> SourcedValue | None:
+def _bare(content: dict[str, Any], key: str, place: str) -> SourcedValue | None:
     """A number without a unit, where it is stated."""
     entry = content.get(key)
-    return _figure(entry, float(entry["value"]), f"{found}.{key}") if entry else None
+    return _figure(entry, float(entry["value"]), f"{place}.{key}") if entry else None
 
 
 def _figure(entry: dict[str, Any], value: float, what: str) -> SourcedValue:

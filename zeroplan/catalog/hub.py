@@ -58,8 +58,9 @@ def fetched(name: str) -> Path:
         reason = type(error).__name__
         if reason in ("LocalEntryNotFoundError", "OfflineModeIsEnabled", "ConnectionError", "ConnectError"):
             raise OutOfReachError(f"no answer from the Hub: {reason}") from error
-        way_out = f"another name, or download its config.json and write --model {_folder(name)}/config.json"
-        raise SpecError(f"--model {name}", f"no config.json on the Hub ({reason})", "one to read", way_out) from error
+        suggestion = f"another name, or download its config.json and write --model {_folder(name)}/config.json"
+        missing = f"no config.json on the Hub ({reason})"
+        raise SpecError(f"--model {name}", missing, "one to read", suggestion) from error
 
 
 def out_of_reach(name: str, error: OutOfReachError) -> SpecError:

@@ -21,7 +21,7 @@ from zeroplan.errors import SpecError, UnknownNameError, ZeroplanError, printabl
 from zeroplan.specs.model import Model
 
 EXPECTED = "a Hugging Face config.json"
-WAY_OUT = "`zeroplan models` lists them; or write --model config.json"
+SUGGESTION = "`zeroplan models` lists them; or write --model config.json"
 QUANTIZED = "quantized weights (4 or 8 bit) are not planned yet"
 
 
@@ -44,15 +44,15 @@ def model(name: str) -> Model:
 
 def from_preset(name: str) -> Model:
     """A shipped preset. Its content is checked by the tests, so its types are not checked again here."""
-    found, content = presets.load("model", name, WAY_OUT)
+    preset, content = presets.load("model", name, SUGGESTION)
     fields = content["config"]
-    config = config_class(fields["model_type"], found)(**known_fields(fields, found))
-    source = f"preset {found}: {content['source']}"
-    known = model_of(fields["model_type"], config, name=found, source=source, content=fields)
-    if bare("model", name) == bare("model", found):
+    config = config_class(fields["model_type"], preset)(**known_fields(fields, preset))
+    source = f"preset {preset}: {content['source']}"
+    known = model_of(fields["model_type"], config, name=preset, source=source, content=fields)
+    if bare("model", name) == bare("model", preset):
         return known
     unread = " (config.json of the repository is not read for it)" if "/" in name else ""
-    return known._replace(assumed=(f"{printable(name)} is preset {found}{unread}",))
+    return known._replace(assumed=(f"{printable(name)} is preset {preset}{unread}",))
 
 
 def from_file(path: Path, name: str = "") -> Model:
@@ -114,11 +114,11 @@ def from_hub(name: str) -> Model:
         if quantized := _quantized(name):
             raise quantized from error
         try:
-            found = from_preset(name.rpartition("/")[2])
+            preset = from_preset(name.rpartition("/")[2])
         except ZeroplanError:
             raise hub.out_of_reach(name, error) from error
-    assumed = f"{name} has the sizes of preset {found.name}: its own config.json could not be read ({reason})"
-    return found._replace(assumed=(f"{assumed}; a fine-tune may have added tokens",))
+    assumed = f"{name} has the sizes of preset {preset.name}: its own config.json could not be read ({reason})"
+    return preset._replace(assumed=(f"{assumed}; a fine-tune may have added tokens",))
 
 
 def _quantized(name: str) -> SpecError | None:

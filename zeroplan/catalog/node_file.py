@@ -38,7 +38,7 @@ def is_file(name: str) -> bool:
 
 
 def is_yaml(name: str) -> bool:
-    """By its ending."""
+    """Whether a name is that of a YAML file, by its ending."""
     return name.strip().lower().endswith((".yaml", ".yml"))
 
 

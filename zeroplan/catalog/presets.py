@@ -25,7 +25,7 @@ def names(kind: str) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (PRESETS / KINDS[kind]).glob("*.json")))
 
 
-def load(kind: str, name: str, way_out: str = "") -> tuple[str, dict[str, Any]]:
+def load(kind: str, name: str, suggestion: str = "") -> tuple[str, dict[str, Any]]:
     """The preset of that name, alias or repository, in any usual spelling.
 
     Raises `UnknownNameError`, and `ContradictionError` for a name that is one of several.
@@ -33,12 +33,12 @@ def load(kind: str, name: str, way_out: str = "") -> tuple[str, dict[str, Any]]:
     wanted = name.strip().lower()
     if wanted in names(kind):
         return wanted, _parsed(kind, wanted)
-    found = _matching(kind, wanted) if wanted else {}
-    if len(found) > 1:
-        raise ContradictionError(f"{kind} {shown(name)} is one of several; write {' or '.join(sorted(found))}")
-    if not found:
-        raise UnknownNameError(kind, name, names(kind), way_out)
-    (preset, spelling), = found.items()  # fmt: skip
+    matches = _matching(kind, wanted) if wanted else {}
+    if len(matches) > 1:
+        raise ContradictionError(f"{kind} {shown(name)} is one of several; write {' or '.join(sorted(matches))}")
+    if not matches:
+        raise UnknownNameError(kind, name, names(kind), suggestion)
+    (preset, spelling), = matches.items()  # fmt: skip
     return preset, _as_in(_parsed(kind, preset), spelling)
 
 
@@ -58,8 +58,8 @@ def having(kind: str, **fields: Any) -> list[str]:
 def _matching(kind: str, wanted: str) -> dict[str, str]:
     """Presets of that name, each with the spelling by which it was found: exact first, then less what says nothing."""
     spelled = _spelled(kind)
-    if found := spelled.get(bare(kind, wanted)):
-        return found
+    if matches := spelled.get(bare(kind, wanted)):
+        return matches
     if kind == "model" and "/" not in wanted:
         return spelled.get(bare(kind, without_tuning(wanted)), {})
     sized = without_size(bare(kind, wanted)) if kind == "GPU" else None
@@ -73,13 +73,13 @@ def _matching(kind: str, wanted: str) -> dict[str, str]:
 @cache
 def _spelled(kind: str) -> dict[str, dict[str, str]]:
     """By bare spelling, the presets that it names; a repository goes by its own name too, without its publisher's."""
-    found: dict[str, dict[str, str]] = {}
+    presets: dict[str, dict[str, str]] = {}
     for name in names(kind):
         content = _parsed(kind, name)
         for spelling in (name, *content.get("aliases", ()), *content.get("repositories", ())):
             for each in {spelling, spelling.rpartition("/")[2]}:
-                found.setdefault(bare(kind, each), {}).setdefault(name, spelling)
-    return found
+                presets.setdefault(bare(kind, each), {}).setdefault(name, spelling)
+    return presets
 
 
 def _as_in(content: dict[str, Any], spelling: str) -> dict[str, Any]:

@@ -34,21 +34,21 @@ def check_text(name: str, text: str, setting: Setting) -> list[Finding]:
 def check(document: Document, setting: Setting) -> list[Finding]:
     """The findings in the order of the file, errors before others on one line."""
     subject = Subject(document, setting)
-    hits = [hit for found in CHECKS for hit in _asked(found, subject)]
+    hits = [hit for rule in CHECKS for hit in _hits(rule, subject)]
     if setting.planned is not None and not any(_severity(hit) == ERROR for hit in hits):
-        hits += [hit for found in COUNTED for hit in _asked(found, subject)]
+        hits += [hit for rule in COUNTED for hit in _hits(rule, subject)]
     findings = [placed(document, hit) for hit in _without_echoes(hits) if _is_current(hit, setting)]
     return sorted(findings, key=lambda one: (one.line, one.column, SEVERITIES.index(one.severity), one.rule))
 
 
-def _asked(found: Callable[[Subject], Iterable[Hit]], subject: Subject) -> list[Hit]:
+def _hits(rule: Callable[[Subject], Iterable[Hit]], subject: Subject) -> list[Hit]:
     """What one check says until it asks for a value that DeepSpeed refuses, of which another rule speaks: `Facts`, or
     all of `Subject.facts`, raises a `ZeroplanError` there. Any other exception is a mistake of the check's own, and is
     not silent.
     """
     hits: list[Hit] = []
     with suppress(ZeroplanError):
-        hits.extend(islice(found(subject), MOST))
+        hits.extend(islice(rule(subject), MOST))
     return hits
 
 
@@ -75,8 +75,8 @@ def _severity(hit: Hit) -> str:
 
 
 def _is_current(hit: Hit, setting: Setting) -> bool:
-    rule, asked = RULES[hit.rule], _version(setting.version)
-    return not (rule.since and asked < _version(rule.since)) and not (rule.until and asked >= _version(rule.until))
+    rule, version = RULES[hit.rule], _version(setting.version)
+    return not (rule.since and version < _version(rule.since)) and not (rule.until and version >= _version(rule.until))
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -95,10 +95,10 @@ def _in_yaml(path: str, place: str, text: str) -> ConfigFile:
 def _beside(path: str, place: str, named: Any) -> ConfigFile:
     """A file as seen from the one that names it, or from here, which is what Accelerate does."""
     tried = [str(Path(path).parent / str(named)), str(named)]
-    found = next((one for one in tried if isinstance(named, str) and os.path.isfile(one)), None)
-    if found is None or found.endswith(YAML):
+    file = next((one for one in tried if isinstance(named, str) and os.path.isfile(one)), None)
+    if file is None or file.endswith(YAML):
         raise SpecError(place, f"{shown(named)} for the ds_config", "the name of a ds_config.json that is there")
-    return read_config_file(found)
+    return read_config_file(file)
 
 
 def _check_once(document: Document) -> None:

@@ -66,24 +66,24 @@ class Document:
     def _starts(self) -> list[int]:
         """Where each line begins."""
         starts = [0]
-        while (found := self.text.find("\n", starts[-1])) >= 0:
-            starts.append(found + 1)
+        while (at := self.text.find("\n", starts[-1])) >= 0:
+            starts.append(at + 1)
         return starts
 
     @cached_property
     def config(self) -> dict[str, Any]:
         """The whole as Python has it."""
-        found = self.root.plain()
-        assert isinstance(found, dict)
-        return found
+        content = self.root.plain()
+        assert isinstance(content, dict)
+        return content
 
     @cached_property
     def noted(self) -> dict[str, list[int]]:
         """Where each kind of remark stands, in the order of the file."""
-        found: dict[str, list[int]] = {}
+        offsets: dict[str, list[int]] = {}
         for remark in self.remarks:
-            found.setdefault(remark.what, []).append(remark.offset)
-        return found
+            offsets.setdefault(remark.what, []).append(remark.offset)
+        return offsets
 
     def has(self, what: str, start: int = 0, end: int | None = None) -> bool:
         """Whether there is a remark of this kind between two offsets, the second one excluded."""

@@ -141,8 +141,8 @@ def _in_line(text: str, start: int, end: int, *, swallow_before: bool) -> tuple[
 
 
 def _line_end(text: str, at: int) -> int:
-    found = text.find("\n", at)
-    return len(text) if found < 0 else found
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
 
 
 def _indent(text: str, at: int) -> str:

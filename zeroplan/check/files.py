@@ -110,7 +110,7 @@ def _reached(
 
 def check_arguments(arguments: Arguments) -> list[Finding]:
     """What TrainingArguments say that no config is needed to see."""
-    return [placed(arguments.document, hit) for found in ARGUMENT_CHECKS for hit in islice(found(arguments), MOST)]
+    return [placed(arguments.document, hit) for rule in ARGUMENT_CHECKS for hit in islice(rule(arguments), MOST)]
 
 
 def _launched(launch: AccelerateConfig, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
@@ -122,13 +122,13 @@ def _launched(launch: AccelerateConfig, setting: Setting, beside: Beside, made: 
         config = inline(launch)
         stage = config.config["zero_optimization"]["stage"]
         inner = [_in_yaml(one) for one in check(config, made(config, setting, launch))] if launch.fields else []
-    elif launch.is_deepspeed and (found := beside(str(launch.config_file))) is None:
+    elif launch.is_deepspeed and (named_file := beside(str(launch.config_file))) is None:
         inner = [_missing(document, str(launch.config_file))]
-    elif launch.is_deepspeed and found:
-        inner, checked.texts[found[0]] = _reached(*found, setting, made, launch)
-        stage = _stage(*found)
-    checked.findings = [placed(document, hit) for asked in LAUNCH_CHECKS
-                        for hit in islice(asked(launch, stage), MOST)] + inner  # fmt: skip
+    elif launch.is_deepspeed and named_file:
+        inner, checked.texts[named_file[0]] = _reached(*named_file, setting, made, launch)
+        stage = _stage(*named_file)
+    checked.findings = [placed(document, hit) for rule in LAUNCH_CHECKS
+                        for hit in islice(rule(launch, stage), MOST)] + inner  # fmt: skip
     return checked
 
 
@@ -144,10 +144,10 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
         whole = ValueNode(member.start, member.end, members=member.node.members)
         config = Document(document.name, document.text, whole)
         checked.findings += check(config, made(config, setting, None))
-    elif (found := beside(str(member.node.scalar))) is None:
+    elif (named_file := beside(str(member.node.scalar))) is None:
         raise SpecError(document.name, f"deepspeed {said(member.node.scalar)}, which is not there", "a ds_config.json")
     else:
-        inner, checked.texts[found[0]] = _reached(*found, setting, made)
+        inner, checked.texts[named_file[0]] = _reached(*named_file, setting, made)
         checked.findings += inner
     return checked
 

@@ -27,17 +27,17 @@ def configs(paths: Sequence[str]) -> list[str]:
     links to folders are not followed, so that none leads round in a circle, and hidden folders are left out. Raises
     `SpecError` for a folder that holds no config: a gate that looks at nothing must not pass.
     """
-    found: dict[str, None] = {}
+    files: dict[str, None] = {}
     for path in paths:
         if path != "-" and os.path.isdir(path):
             inside = [name for name in _walked(path) if looks_like_config(name)]
             if not inside:
                 raise SpecError(shown(path)[1:-1], "a folder without one", "a DeepSpeed config in *.json or *.hjson",
                                 "the name of a file")  # fmt: skip
-            found.update(dict.fromkeys(inside))
+            files.update(dict.fromkeys(inside))
         else:
-            found[path] = None
-    return list(found)
+            files[path] = None
+    return list(files)
 
 
 def _walked(folder: str) -> Iterator[str]:

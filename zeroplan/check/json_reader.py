@@ -100,8 +100,8 @@ class _Reader:
         self.remarks.append(Remark(what, self.at))
 
     def _stop(self, expected: str) -> NotReadableError:
-        found = self._peek()
-        said = repr(found) if found else "the end of the file"
+        character = self._peek()
+        said = repr(character) if character else "the end of the file"
         return NotReadableError(f"found {said}, expected {expected}", min(self.at, max(len(self.text) - 1, 0)))
 
     def _skip(self) -> None:
@@ -143,12 +143,12 @@ class _Reader:
         return line.group().strip()
 
     def _quoted(self) -> str:
-        found = QUOTED.match(self.text, self.at)
-        if found is None:
+        match = QUOTED.match(self.text, self.at)
+        if match is None:
             raise self._stop("a text that ends in a quote on its line")
-        text = found.group()
+        text = match.group()
         if text[0] == '"' and "\\" not in text:
-            self.at = found.end()
+            self.at = match.end()
             return text[1:-1]
         if text[0] == "'":
             self._remark(QUOTES)
@@ -158,7 +158,7 @@ class _Reader:
         except ValueError as error:
             raise NotReadableError(f"a text that JSON cannot read ({error})", self.at) from error
         assert isinstance(read, str)
-        self.at = found.end()
+        self.at = match.end()
         return read
 
     def _name(self) -> str:

@@ -40,8 +40,8 @@ class AccelerateConfig:
     def fields(self) -> dict[str, Any]:
         """The fields of deepspeed_config that are not null."""
         section = self.document.config.get(SECTION)
-        found = section if isinstance(section, dict) else {}
-        return {name: value for name, value in found.items() if value is not None}
+        stated = section if isinstance(section, dict) else {}
+        return {name: value for name, value in stated.items() if value is not None}
 
     @property
     def is_deepspeed(self) -> bool:
@@ -56,18 +56,18 @@ class AccelerateConfig:
 
     @property
     def config_file(self) -> str | None:
-        found = self.fields.get(FILE)
-        return None if found is None else str(found)
+        file = self.fields.get(FILE)
+        return None if file is None else str(file)
 
     @property
     def processes(self) -> int | None:
-        found = self.document.config.get("num_processes")
-        return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
+        number = self.document.config.get("num_processes")
+        return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
 
     @property
     def machines(self) -> int:
-        found = self.document.config.get("num_machines")
-        return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 1
+        number = self.document.config.get("num_machines")
+        return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else 1
 
 
 def is_launch(document: Document) -> bool:
@@ -151,9 +151,9 @@ def as_yaml(write: str) -> str:
     short = {path.rpartition(".")[2]: name for path, name in NAMES.items() if not path.endswith(".device")}
     if write.startswith('"bf16": {"enabled": true}'):
         return "mixed_precision: bf16"
-    found = REPLACED.findall(write)
-    if not found:
+    matches = REPLACED.findall(write)
+    if not matches:
         return write
-    if all(name in short for name, _quote, _value in found):
+    if all(name in short for name, _quote, _value in matches):
         return REPLACED.sub(lambda match: f"{short[match[1]]}: {match[3]}", write)
     return f"{write} in a {FILE}"

@@ -35,23 +35,23 @@ def mended(
     of one half mended would be mended when it is asked for again.
     """
     done: list[Finding] = []
-    found: Findings = check(text)
-    unchanged = Mended(text, (), tuple(kept(found)))
+    findings: Findings = check(text)
+    unchanged = Mended(text, (), tuple(kept(findings)))
     tries = max(1, LETTERS // len(text)) if text else 0
-    untried = _groups(kept(found))
+    untried = _groups(kept(findings))
     while untried:
         if not tries:
             return unchanged
         group, tries = untried.pop(0), tries - 1
         tried = applied(text, _edits(group))
         after = read(check, tried)
-        if after is not None and better(group, found, after):
-            text, found = tried, after
+        if after is not None and better(group, findings, after):
+            text, findings = tried, after
             done += group
-            untried = _groups(kept(found))
+            untried = _groups(kept(findings))
         elif len(group) > 1:
             untried[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
-    return Mended(text, tuple(done), tuple(kept(found)))
+    return Mended(text, tuple(done), tuple(kept(findings)))
 
 
 def _groups(findings: Findings) -> list[Findings]:

@@ -24,15 +24,15 @@ class StrategyEdit(NamedTuple):
 
 def mended(planned: Planned, setting: Setting) -> str:
     """What to write, and what is needed then; of several single changes the fastest. Empty where none is enough."""
-    found: list[tuple[float, str]] = []
+    proposals: list[tuple[float, str]] = []
     for change in _changes(planned, setting):
         tried = _tried(planned, change)
         if tried is None or not tried.fit.fits:
             continue
         if not planned.is_timed:
             return change.write
-        found.append((tried.time.total / tried.sequences, change.write))
-    return min(found)[1] if found else ""
+        proposals.append((tried.time.total / tried.sequences, change.write))
+    return min(proposals)[1] if proposals else ""
 
 
 def _tried(planned: Planned, change: StrategyEdit) -> Candidate | None:

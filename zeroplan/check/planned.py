@@ -56,5 +56,5 @@ def counted(job: Job, reserve: float | None) -> Candidate:
     from zeroplan.ledger import Detail
     from zeroplan.search import Candidate
 
-    found = ledger(job, detail=Detail.WHOLE)
-    return Candidate(job, found, fit(job, found, reserve=reserve), step_time(job, found))
+    counted_ledger = ledger(job, detail=Detail.WHOLE)
+    return Candidate(job, counted_ledger, fit(job, counted_ledger, reserve=reserve), step_time(job, counted_ledger))

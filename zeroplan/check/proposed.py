@@ -69,7 +69,7 @@ def read(check: Callable[[str], Findings], text: str) -> Findings | None:
 
 def better(mended: Findings, before: Findings, after: Findings) -> bool:
     """Whether what was mended is gone, and nothing new is wrong."""
-    were, are, gone = (Counter((one.rule, one.path) for one in found) for found in (before, after, mended))
+    were, are, gone = (Counter((one.rule, one.path) for one in findings) for findings in (before, after, mended))
     if any(are[one] > max(0, were[one] - count) for one, count in gone.items()):
         return False
     known = {(one.rule, one.path) for one in before if one.severity == ERROR}

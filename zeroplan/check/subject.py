@@ -94,16 +94,16 @@ class Subject:
 
     def spelled(self, path: str) -> tuple[str, ...]:
         """A path of the table as the file spells it, as far as it is there; what is missing is cut off."""
-        found: list[str] = []
+        result: list[str] = []
         section: Any = self.config
         for part in _parts(path):
-            names = _spellings(".".join([*_parts(_canonical(tuple(found))), part]))
+            names = _spellings(".".join([*_parts(_canonical(tuple(result))), part]))
             present = next((name for name in names if isinstance(section, dict) and name in section), None)
             if present is None:
                 break
-            found.append(present)
+            result.append(present)
             section = section[present]
-        return tuple(found)
+        return tuple(result)
 
     def stated(self, path: str) -> Any:
         """The value at a path of the table, however it is spelled; None when absent."""

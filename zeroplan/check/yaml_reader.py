@@ -131,15 +131,15 @@ class _Tree:
         tag = event.tag if event.tag in STANDARD else None
         tag = tag or self.scalars.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]
         try:
-            found = self.scalars.construct_object(yaml.ScalarNode(tag, event.value))
+            value = self.scalars.construct_object(yaml.ScalarNode(tag, event.value))
         except (KeyError, IndexError) as error:
             kind = tag.rpartition(":")[2]
             raise self._error(event, f"{shown(event.value)} under the tag !!{kind}", f"a {kind}") from error
         except (yaml.YAMLError, ValueError, OverflowError):
             return event.value
-        if isinstance(found, int) and abs(found) >= 10**MOST_DIGITS:
-            return float("inf") if found > 0 else float("-inf")
-        return found if found is None or isinstance(found, bool | int | float | str) else event.value
+        if isinstance(value, int) and abs(value) >= 10**MOST_DIGITS:
+            return float("inf") if value > 0 else float("-inf")
+        return value if value is None or isinstance(value, bool | int | float | str) else event.value
 
     def _error(self, event: Any, found: str, expected: str) -> SpecError:
         mark = event.start_mark

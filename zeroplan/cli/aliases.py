@@ -77,14 +77,14 @@ class Typed(NamedTuple):
         return f"{self.name} {printable(self.value)}".rstrip()
 
 
-class Known(NamedTuple):
+class KnownOption(NamedTuple):
     """An option of the command."""
 
     takes_value: bool
     repeats: bool = False
 
 
-def rewritten(arguments: Sequence[str], known: Mapping[str, Known]) -> tuple[list[str], list[Typed]]:
+def rewritten(arguments: Sequence[str], known: Mapping[str, KnownOption]) -> tuple[list[str], list[Typed]]:
     """The arguments with the command's own option names, and what was typed of each option.
 
     Raises `ContradictionError` for two names of one option with different values, and `QuantityError`.
@@ -118,7 +118,7 @@ def rewritten(arguments: Sequence[str], known: Mapping[str, Known]) -> tuple[lis
     return written + rest, [said for said in typed if said.renamed]
 
 
-def _option(name: str, word: str, known: Mapping[str, Known]) -> str | None:
+def _option(name: str, word: str, known: Mapping[str, KnownOption]) -> str | None:
     """The command's own option that a typed one stands for."""
     if name in known:
         return name

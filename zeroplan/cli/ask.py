@@ -35,15 +35,15 @@ def run() -> int:
 
 def command() -> list[str]:
     """The words of the command that was asked for. Raises `ZeroplanError` for an answer from a pipe that is none."""
-    model, seq = asked("Model, or its size (llama-3.1-8b, org/name, config.json, 7B)", "7B", _model)
-    card = asked("Card, or its memory in GB (h100, 4090, 24)", "a100-80gb", _card)
-    gpus = asked("How many GPUs (8, 2x8 for nodes x GPUs, auto for the fewest)", "8", lambda text: _gpus(text, card))
-    asked("What trains (full, lora, qlora)", FULL, _trains)
-    tokens = asked("Tokens of a sequence", str(seq), _tokens)
+    model, seq = prompt("Model, or its size (llama-3.1-8b, org/name, config.json, 7B)", "7B", _model)
+    card = prompt("Card, or its memory in GB (h100, 4090, 24)", "a100-80gb", _card)
+    gpus = prompt("How many GPUs (8, 2x8 for nodes x GPUs, auto for the fewest)", "8", lambda text: _gpus(text, card))
+    prompt("What trains (full, lora, qlora)", FULL, _trains)
+    tokens = prompt("Tokens of a sequence", str(seq), _tokens)
     return ["recommend", model, *card, "--gpus", gpus, "--seq", tokens]
 
 
-def asked(question: str, usual: str, read: Callable[[str], Answer]) -> Answer:
+def prompt(question: str, usual: str, read: Callable[[str], Answer]) -> Answer:
     """What was answered, as `read` has it. On a terminal a bad answer is asked for again."""
     terminal = sys.stdin is not None and sys.stdin.isatty()
     while True:

@@ -17,27 +17,27 @@ def run(*, output: str | None, disk: str, quick: bool, force: bool, json: bool) 
     """0 when what is here has been measured."""
     if output is not None:
         _check(output, force=force)
-    found = measure(disk, quick=quick)
+    findings = measure(disk, quick=quick)
     if rank() > 0:  # one of several that torchrun started; the first one speaks
         return 0
     if output is not None:
         from zeroplan.deepspeed.files import write_whole
 
-        write_whole(output, node.text(found), force=force)
+        write_whole(output, node.text(findings), force=force)
     if json:
-        from zeroplan.report import machine as machine_form
+        from zeroplan.report import json_objects
         from zeroplan.schema.measurements import Calibrate
 
         document = Calibrate(
-            date=node.today(), machine=machine(), gpu=found.gpu, gpus_per_node=found.gpus_per_node,
-            figures=found.figures, observations=found.observations, left_out=found.left_out, written=output,
+            date=node.today(), machine=machine(), gpu=findings.gpu, gpus_per_node=findings.gpus_per_node,
+            figures=findings.figures, observations=findings.observations, left_out=findings.left_out, written=output,
         )  # fmt: skip
-        typer.echo(machine_form.dumps(document))
+        typer.echo(json_objects.dumps(document))
     else:
         from zeroplan.report import calibrate as report
         from zeroplan.report import console
 
-        console.show(report.answer(found, output), report.details(found))
+        console.show(report.summary(findings, output), report.details(findings))
     return 0
 
 

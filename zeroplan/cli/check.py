@@ -21,7 +21,7 @@ from zeroplan.check.proposed import without_edits
 from zeroplan.check.rules import RULES
 from zeroplan.cli import check_fix
 from zeroplan.errors import ContradictionError, QuantityError, shown
-from zeroplan.request.check_setting import Known, read_known, setting_of
+from zeroplan.request.check_setting import CheckInputs, read_known, setting_of
 from zeroplan.request.options import Options
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FORMATS = ("full", "concise", "json", "github", "sarif", "markdown", "junit")
 
 
-class Asked(NamedTuple):
+class CheckCommand(NamedTuple):
     """What was typed."""
 
     files: list[str]
@@ -49,75 +49,75 @@ class Asked(NamedTuple):
     diff: bool = False
 
 
-def run(asked: Asked) -> int:
+def run(command: CheckCommand) -> int:
     """0 when nothing is found that counts, 1 when something is (with --diff also when something would be mended)."""
-    chosen = _chosen(asked)
-    known, about = _known(asked)
+    chosen = _chosen(command)
+    known, about = _known(command)
     stated = chosen.kept(about.findings)
     looked_at = [check_fix.Changed(name, text, text, (), stated) for name, text in about.texts.items()]
-    looked_at += [_looked_at(asked, chosen, known, path) for path in configs(asked.files)]
-    changes = asked.diff and check_fix.show(looked_at)
-    if not asked.diff:
-        if asked.fix:
+    looked_at += [_looked_at(command, chosen, known, path) for path in configs(command.files)]
+    changes = command.diff and check_fix.show(looked_at)
+    if not command.diff:
+        if command.fix:
             check_fix.write(looked_at)
-        _show(asked, chosen, looked_at, _scope(known))
-        if asked.fix:
+        _show(command, chosen, looked_at, _scope(known))
+        if command.fix:
             check_fix.tell(looked_at)
     findings = [finding for file in looked_at for finding in file.left]
-    return 0 if asked.exit_zero else int(changes or chosen.fails(findings))
+    return 0 if command.exit_zero else int(changes or chosen.fails(findings))
 
 
-def _looked_at(asked: Asked, chosen: RuleSelection, known: Known, path: str) -> check_fix.Changed:
+def _looked_at(command: CheckCommand, chosen: RuleSelection, known: CheckInputs, path: str) -> check_fix.Changed:
     """A file with its findings; with --fix or --diff JSON also as it is when mended, and the findings then."""
     name = STANDARD_INPUT if path == "-" else path
     text = read_text(path, "a ds_config.json", LARGEST_CONFIG)
-    if (asked.fix or asked.diff) and not name.endswith(YAML):
-        found = mended(text, partial(_of_json, known, name), chosen.kept)
-        return check_fix.Changed(name, text, found.text, found.done, without_edits(found.left))
+    if (command.fix or command.diff) and not name.endswith(YAML):
+        result = mended(text, partial(_of_json, known, name), chosen.kept)
+        return check_fix.Changed(name, text, result.text, result.done, without_edits(result.left))
     checked = _checked(path, name, text, known)
     return check_fix.Changed(name, text, text, (), chosen.kept(checked.findings), checked.texts)
 
 
-def _of_json(known: Known, name: str, text: str) -> list[Finding]:
-    """Of any text of the file: for whom it is and what job it states may change when it is mended."""
+def _of_json(known: CheckInputs, name: str, text: str) -> list[Finding]:
+    """Findings of any text of the file: its reader and the job that it states may change when it is mended."""
     return findings_of(name, text, known.setting, partial(setting_of, known))
 
 
-def _chosen(asked: Asked) -> RuleSelection:
-    if asked.form not in FORMATS:
-        raise QuantityError(f"--format: found {shown(asked.form)}, expected {' or '.join(FORMATS)}")
-    if asked.files.count("-") > 1:
+def _chosen(command: CheckCommand) -> RuleSelection:
+    if command.form not in FORMATS:
+        raise QuantityError(f"--format: found {shown(command.form)}, expected {' or '.join(FORMATS)}")
+    if command.files.count("-") > 1:
         raise ContradictionError("standard input is named twice; write - once")
-    if asked.fix and not asked.diff and "-" in asked.files:
+    if command.fix and not command.diff and "-" in command.files:
         raise ContradictionError("--fix writes files and standard input is none; write --diff to see what would change")
-    return RuleSelection(names(asked.select), names(asked.ignore), asked.fail_on)
+    return RuleSelection(names(command.select), names(command.ignore), command.fail_on)
 
 
-def _known(asked: Asked) -> tuple[Known, CheckedFiles]:
+def _known(command: CheckCommand) -> tuple[CheckInputs, CheckedFiles]:
     """What holds for all files, and what is found in TrainingArguments themselves."""
     arguments, about = None, CheckedFiles()
-    if asked.trainer_args is not None:
-        text = read_text(asked.trainer_args, "TrainingArguments", LARGEST_CONFIG)
-        arguments = read_arguments(asked.trainer_args, text)
-        about = CheckedFiles(check_arguments(arguments), {asked.trainer_args: text})
+    if command.trainer_args is not None:
+        text = read_text(command.trainer_args, "TrainingArguments", LARGEST_CONFIG)
+        arguments = read_arguments(command.trainer_args, text)
+        about = CheckedFiles(check_arguments(arguments), {command.trainer_args: text})
     known = read_known(
-        asked.options, reader=asked.reader, accelerator=asked.accelerator, version=asked.version,
-        client_optimizer=asked.client_optimizer, arguments=arguments,
+        command.options, reader=command.reader, accelerator=command.accelerator, version=command.version,
+        client_optimizer=command.client_optimizer, arguments=arguments,
     )  # fmt: skip
     return known, about
 
 
-def _checked(path: str, name: str, text: str, known: Known) -> CheckedFiles:
+def _checked(path: str, name: str, text: str, known: CheckInputs) -> CheckedFiles:
     def beside(other: str) -> tuple[str, str] | None:
         """As seen from the file, or from here, which is what Accelerate does."""
         tried = [Path(path).parent / other, Path(other)]
-        found = next((str(one) for one in tried if os.path.exists(one)), None)
-        return None if found is None else (found, read_text(found, "a ds_config.json", LARGEST_CONFIG))
+        file = next((str(one) for one in tried if os.path.exists(one)), None)
+        return None if file is None else (file, read_text(file, "a ds_config.json", LARGEST_CONFIG))
 
     return check_file(name, text, known.setting, beside, partial(setting_of, known))
 
 
-def _scope(known: Known) -> Scope | None:
+def _scope(known: CheckInputs) -> Scope | None:
     """The job that ZP9 rules speak of; None without a model."""
     if known.model is None:
         return None
@@ -128,19 +128,21 @@ def _scope(known: Known) -> Scope | None:
     return scope([known.model], seq)
 
 
-def _show(asked: Asked, chosen: RuleSelection, files: Sequence[check_fix.Changed], planned: Scope | None) -> None:
+def _show(
+    command: CheckCommand, chosen: RuleSelection, files: Sequence[check_fix.Changed], planned: Scope | None
+) -> None:
     from zeroplan.report import check as report
 
     findings = [finding for file in files for finding in file.left]
-    if asked.form not in ("full", "concise"):
-        typer.echo(_for_programs(asked.form, findings, [file.path for file in files], chosen, planned))
+    if command.form not in ("full", "concise"):
+        typer.echo(_for_programs(command.form, findings, [file.path for file in files], chosen, planned))
         return
     for file in files:
         lines_of = {name: text.split("\n") for name, text in {**file.beside, file.path: file.after}.items()}
         for finding in file.left:
             lines = lines_of[finding.file]
-            typer.echo(report.concise(finding) if asked.form == "concise" else report.full(finding, lines))
-    if planned and asked.form == "full":
+            typer.echo(report.concise(finding) if command.form == "concise" else report.full(finding, lines))
+    if planned and command.form == "full":
         typer.echo(planned.line)
     typer.echo(report.summary(findings, len(files)))
 
@@ -148,7 +150,7 @@ def _show(asked: Asked, chosen: RuleSelection, files: Sequence[check_fix.Changed
 def _for_programs(
     form: str, findings: list[Finding], files: list[str], chosen: RuleSelection, planned: Scope | None
 ) -> str:  # fmt: skip
-    from zeroplan.report import check_formats, machine
+    from zeroplan.report import check_formats, json_objects
 
     if form == "github":
         return check_formats.github(findings, files)
@@ -158,16 +160,16 @@ def _for_programs(
         return check_formats.junit(findings, files, chosen.fails)
     if form == "sarif":
         return check_formats.sarif(findings)
-    return machine.dumps(check_formats.check(findings, files, planned))
+    return json_objects.dumps(check_formats.check(findings, files, planned))
 
 
 def rules(*, json: bool) -> int:
-    """All rules."""
+    """List all rules."""
     if json:
-        from zeroplan.report import check_formats, machine
+        from zeroplan.report import check_formats, json_objects
         from zeroplan.schema.check import Rules
 
-        typer.echo(machine.dumps(Rules(rules=[check_formats.rule(rule) for rule in RULES.values()])))
+        typer.echo(json_objects.dumps(Rules(rules=[check_formats.rule(rule) for rule in RULES.values()])))
     else:
         from zeroplan.report import check as report
 
@@ -181,12 +183,12 @@ def explain(term: str, *, json: bool) -> int | None:
     if rule is None:
         return None
     if json:
-        from zeroplan.report import check_formats, machine
+        from zeroplan.report import check_formats, json_objects
         from zeroplan.schema.explain import ExplainedRule
 
-        typer.echo(machine.dumps(ExplainedRule(rule=check_formats.rule(rule))))
+        typer.echo(json_objects.dumps(ExplainedRule(rule=check_formats.rule(rule))))
     else:
         from zeroplan.report import check as report
 
-        typer.echo(report.told(rule))
+        typer.echo(report.explanation(rule))
     return 0

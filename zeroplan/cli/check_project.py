@@ -17,7 +17,7 @@ KINDS = {"select": NAMES, "ignore": NAMES, "fail-on": TEXTS, "for": TEXTS, "deep
 """Keys of the table, named as the options are."""
 WORDS = {"for": READERS, "fail-on": SEVERITIES}
 PART = re.compile(r"""[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*""")
-"""Of a key, between two dots."""
+"""A part of a key, between two dots."""
 DEEPEST = 50
 EXAMPLES = {TEXTS: '"..."', WHOLE: "8", NAMES: '["ZP4"]'}
 
@@ -30,8 +30,8 @@ def table() -> dict[str, Any]:
     path = next((folder / NAME for folder in (Path.cwd(), *Path.cwd().parents) if (folder / NAME).is_file()), None)
     if path is None:
         return {}
-    found = _read(path).get("tool", {})
-    stated = found.get("zeroplan", {}) if isinstance(found, dict) else {}
+    content = _read(path).get("tool", {})
+    stated = content.get("zeroplan", {}) if isinstance(content, dict) else {}
     if not isinstance(stated, dict):
         raise SpecError(f"{path}: tool.zeroplan", shown(stated), "a table", "[tool.zeroplan]")
     for name, value in stated.items():

@@ -7,7 +7,7 @@ from typing import Any
 import click
 from typer.core import TyperCommand, TyperGroup
 
-from zeroplan.cli.aliases import Known, Typed, rewritten
+from zeroplan.cli.aliases import KnownOption, Typed, rewritten
 from zeroplan.cli.options import EVERYTHING
 from zeroplan.errors import ZeroplanError, printable
 
@@ -32,14 +32,14 @@ class Command(TyperCommand):
             ctx.meta[WORDS] = (str(ctx.info_name), *args)
         return super().parse_args(ctx, args)
 
-    def known_options(self) -> dict[str, Known]:
+    def known_options(self) -> dict[str, KnownOption]:
         """By name as it is typed."""
-        found = {name: Known(takes_value=False) for name in HELP_NAMES}
+        options = {name: KnownOption(takes_value=False) for name in HELP_NAMES}
         for each in self.params:
             if isinstance(each, click.Option):
-                option = Known(not (each.is_flag or each.count), each.multiple)
-                found.update((name, option) for name in (*each.opts, *each.secondary_opts))
-        return found
+                option = KnownOption(not (each.is_flag or each.count), each.multiple)
+                options.update((name, option) for name in (*each.opts, *each.secondary_opts))
+        return options
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -71,8 +71,8 @@ def _naming(message: str, typed: list[Typed]) -> str:
     return message
 
 
-def _show_everything(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
-    if asked and not ctx.resilient_parsing:
+def _show_everything(ctx: click.Context, _option: click.Parameter, requested: bool) -> None:
+    if requested and not ctx.resilient_parsing:
         from zeroplan.cli.help import page
 
         click.echo(page(ctx.command, ctx, everything=True))

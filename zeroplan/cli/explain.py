@@ -40,7 +40,7 @@ def run(options: Options, term: str, view: View) -> int:
     refuse_headroom(options, "explain")
     request = read_request(options, default_params="7B", default_gpus=8)
     wanted, keys = _plain(term), find_keys(term)
-    entries = [(job, found) for job in request.jobs() for found in named(job)]
+    entries = [(job, line) for job in request.jobs() for line in named(job)]
     lines = [(job, entry) for job, entry in entries if wanted in _names(entry)]
     highest = request.jobs()[-1]
     if wanted == ACTIVATIONS and counted(highest) is not None:
@@ -60,21 +60,21 @@ def run(options: Options, term: str, view: View) -> int:
         known |= {*(n for e in step for n in _parts(e)), *quantities.MEMORY, *quantities.CLOCK, *sums.OTHERS, *LEVELS}
         raise UnknownNameError("line, formula or key", term, known)
     if view.json:
-        from zeroplan.report import machine, machine_explain
+        from zeroplan.report import json_explain, json_objects
         from zeroplan.schema.explain import ExplainedTerm
 
         document = ExplainedTerm(
             term=term,
-            scope=machine.scope_object(request.scope),
-            entries=machine_explain.entries(lines),
-            keys=[machine_explain.key(known, costed[known.path]) for known in keys],
-            quantities=[machine_explain.quantity(*each) for each in summed],
-            sums=[machine_explain.sum_of(*each) for each in added],
-            levels=[machine_explain.stage_level(*each) for each in seen],
-            terms=[machine.term_object(entry) for entry in terms],
-            activations=machine_explain.activations(highest) if wanted == ACTIVATIONS else None,
+            scope=json_objects.scope_object(request.scope),
+            entries=json_explain.entries(lines),
+            keys=[json_explain.key(known, costed[known.path]) for known in keys],
+            quantities=[json_explain.quantity(*each) for each in summed],
+            sums=[json_explain.sum_of(*each) for each in added],
+            levels=[json_explain.stage_level(*each) for each in seen],
+            terms=[json_objects.term_object(entry) for entry in terms],
+            activations=json_explain.activations(highest) if wanted == ACTIVATIONS else None,
         )
-        typer.echo(machine.dumps(document))
+        typer.echo(json_objects.dumps(document))
         return 0
     from zeroplan.report import explain_quantities, explain_step, explain_sums
     from zeroplan.report.explain import screen
@@ -112,14 +112,14 @@ def _summed(request: Request, wanted: str) -> list[tuple[Job, quantities.Quantit
     """What tables sum up under that word, of each job."""
     names = quantities.named(wanted)
     jobs = request.jobs() if names else []
-    return [(job, found) for job in jobs for found in quantities.quantities(job, ledger(job)) if found.name in names]
+    return [(job, one) for job in jobs for one in quantities.quantities(job, ledger(job)) if one.name in names]
 
 
 def _added(request: Request, wanted: str) -> list[tuple[Job, sums.Sum]]:
     """The sum of that name, of each job."""
     name = sums.named(wanted)
     jobs = request.jobs() if name else []
-    return [(job, found) for job in jobs for found in _sums(job) if found.name == name]
+    return [(job, one) for job in jobs for one in _sums(job) if one.name == name]
 
 
 def _sums(job: Job) -> list[sums.Sum]:
@@ -135,12 +135,12 @@ def _levels(request: Request, wanted: str) -> list[tuple[Job, Level]]:
     """What that instrument shows, of each job; none on the CPU backend."""
     name = _level_named(wanted)
     jobs = request.jobs() if name else []
-    found = ((job, dict(zip(LEVELS, shown_by(job, ledger(job))[1:], strict=False))) for job in jobs)
-    return [(job, shown[name]) for job, shown in found if shown]
+    by_name = ((job, dict(zip(LEVELS, shown_by(job, ledger(job))[1:], strict=False))) for job in jobs)
+    return [(job, shown[name]) for job, shown in by_name if shown]
 
 
 def _nothing_there(wanted: str) -> ContradictionError | None:
-    """For a row that this job's tables do not have."""
+    """The error for a row that this job's tables do not have."""
     if sums.named(wanted) == PLACES["nvme"]:
         return ContradictionError("nothing of this job is on NVMe; write --offload-optimizer nvme")
     if _level_named(wanted):
@@ -153,13 +153,13 @@ def named(job: Job) -> list[Line | Transfer]:
     lies outside PyTorch's allocator.
     """
     forms = activations(job)
-    found: list[Line | Transfer] = [*forms.forward, *forms.loss_backward, *forms.layer_backward]
+    entries: list[Line | Transfer] = [*forms.forward, *forms.loss_backward, *forms.layer_backward]
     for accounting in reversed(ACCOUNTINGS):  # the paper first
         counted = ledger(job, accounting, detail=Detail.EQUATIONS)
         for tier in (counted.gpu, counted.host, counted.nvme):
-            found += [entry for entry, _phases in tier.lines()]
-        found += [*counted.traffic, *(entry.line for entry in counted.copies)]
-    return [*found, *outside(job)]
+            entries += [entry for entry, _phases in tier.lines()]
+        entries += [*counted.traffic, *(entry.line for entry in counted.copies)]
+    return [*entries, *outside(job)]
 
 
 def find_keys(term: str) -> list[Key]:

@@ -93,15 +93,15 @@ def _rows(
     command: click.Command, ctx: click.Context, shown: Page, *, everything: bool
 ) -> tuple[dict[str, list[tuple[str, str]]], int]:
     """Parameters by the panel that they name, in order, and how many more there are."""
-    found: dict[str, list[tuple[str, str]]] = {title: [] for title in ORDER}
+    panels: dict[str, list[tuple[str, str]]] = {title: [] for title in ORDER}
     params = [param for param in command.params if not getattr(param, "hidden", False)]
     usual = [param for param in params if everything or not shown.usual or param.name in shown.usual]
     for param in usual:
-        found[_title(param)].append(_row(param, ctx, whole=everything))
-    last = next((title for title in reversed(ORDER) if found[title]), GENERAL)
+        panels[_title(param)].append(_row(param, ctx, whole=everything))
+    last = next((title for title in reversed(ORDER) if panels[title]), GENERAL)
     rare = len(params) - len(usual)
-    found[last].append((HELP, f"Show this page; {EVERYTHING}: all options." if rare else "Show this page."))
-    return {title: rows for title, rows in found.items() if rows}, rare
+    panels[last].append((HELP, f"Show this page; {EVERYTHING}: all options." if rare else "Show this page."))
+    return {title: rows for title, rows in panels.items() if rows}, rare
 
 
 def _title(param: click.Parameter) -> str:

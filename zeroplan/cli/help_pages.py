@@ -17,7 +17,7 @@ Rows = tuple[tuple[str, str], ...]
 
 
 class Page(NamedTuple):
-    """Of one command."""
+    """The help of one command."""
 
     examples: Rows
     """Commands that run as they stand, with what each answers."""

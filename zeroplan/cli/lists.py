@@ -13,7 +13,7 @@ from zeroplan.specs.cluster import Cluster, Gpu, SourcedValue
 from zeroplan.units import count, gib
 
 if TYPE_CHECKING:
-    from zeroplan.schema.json_object import Document
+    from zeroplan.schema.json_object import JsonDocument
     from zeroplan.schema.presets import ClusterPreset, GpuPreset
 
 
@@ -21,44 +21,44 @@ def models(name: str | None, *, json: bool) -> int:
     """All model presets, or every tensor of one model (a preset, a config.json or org/name)."""
     if name is not None:
         return _tensors(name, json=json)
-    found = [from_preset(preset) for preset in presets.names("model")]
+    rows = [from_preset(preset) for preset in presets.names("model")]
     if json:
         from zeroplan.schema.presets import ModelPreset, ModelPresets
 
         return _dumped(ModelPresets(models=[
             ModelPreset(model=one.name, family=one.family, parameters=one.parameters, layers=one.shape.layers,
-                        hidden=one.shape.hidden) for one in found
+                        hidden=one.shape.hidden) for one in rows
         ]))  # fmt: skip
     return _listed("models", ["model", "family", "parameters", "layers", "hidden"], [
-        (one.name, one.family, count(one.parameters), str(one.shape.layers), str(one.shape.hidden)) for one in found
+        (one.name, one.family, count(one.parameters), str(one.shape.layers), str(one.shape.hidden)) for one in rows
     ])  # fmt: skip
 
 
 def gpus(*, json: bool) -> int:
     """All GPU presets."""
-    found = [hardware.gpu(name) for name in presets.names("GPU")]
+    cards = [hardware.gpu(name) for name in presets.names("GPU")]
     if json:
         from zeroplan.schema.presets import Gpus
 
-        return _dumped(Gpus(gpus=[_card(one) for one in found]))
+        return _dumped(Gpus(gpus=[_card(one) for one in cards]))
     return _listed("gpus", ["gpu", "shown", "evidence", "sustained matmul", "title"], [
         (one.name, gib(one.memory.value), one.memory.evidence, _teraflops(one.sustained_matmul), one.title)
-        for one in found
+        for one in cards
     ])  # fmt: skip
 
 
 def clusters(*, json: bool) -> int:
     """All node presets."""
-    found = [hardware.cluster(name) for name in presets.names("cluster")]
+    nodes = [hardware.cluster(name) for name in presets.names("cluster")]
     if json:
         from zeroplan.schema.presets import Clusters
 
-        return _dumped(Clusters(clusters=[_node(one) for one in found]))
+        return _dumped(Clusters(clusters=[_node(one) for one in nodes]))
     return _listed("clusters", ["cluster", "GPUs", "host memory", "network"], [
         (one.name, f"{one.gpus_per_node} x {one.gpu.name if one.gpu else '-'}",
          gib(one.host_memory) if one.host_memory else "-",
          f"{one.inter_node.value / 1e9:.0f} GB/s" if one.inter_node else "-")
-        for one in found
+        for one in nodes
     ])  # fmt: skip
 
 
@@ -110,29 +110,29 @@ def _teraflops(figure: SourcedValue | None) -> str:
 def _tensors(name: str, *, json: bool) -> int:
     from zeroplan.catalog.models import model
 
-    found = model(name)
+    whole = model(name)
     if json:
-        from zeroplan.report import machine
-        from zeroplan.schema.presets import ModelTensors, Tensor
+        from zeroplan.report import json_objects
+        from zeroplan.schema.presets import ModelTensors, TensorObject
 
-        tensors = [Tensor(name=one.name, shape=one.shape, elements=one.elements) for one in found.tensors]
-        return _dumped(ModelTensors(model=machine.model_object(found), tensors=tensors))
+        tensors = [TensorObject(name=one.name, shape=one.shape, elements=one.elements) for one in whole.tensors]
+        return _dumped(ModelTensors(model=json_objects.model_object(whole), tensors=tensors))
     from zeroplan.report import console
 
     grid = console.table(["tensor", "shape", "elements"])
-    for tensor in found.tensors:
+    for tensor in whole.tensors:
         grid.add_row(tensor.name, " × ".join(map(str, tensor.shape)), f"{tensor.elements:,}")
     console.show(
-        console.heading(f"{found.name}: {found.parameters:,} trainable parameters in {len(found.tensors)} tensors"),
-        [grid, f"source: {found.source}"],
+        console.heading(f"{whole.name}: {whole.parameters:,} trainable parameters in {len(whole.tensors)} tensors"),
+        [grid, f"source: {whole.source}"],
     )  # fmt: skip
     return 0
 
 
-def _dumped(document: Document) -> int:
-    from zeroplan.report import machine
+def _dumped(document: JsonDocument) -> int:
+    from zeroplan.report import json_objects
 
-    typer.echo(machine.dumps(document))
+    typer.echo(json_objects.dumps(document))
     return 0
 
 

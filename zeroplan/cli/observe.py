@@ -9,7 +9,7 @@ from zeroplan.cli.screen import View
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.speed import speed
 from zeroplan.errors import QuantityError
-from zeroplan.observe.beside import Predicted, beside
+from zeroplan.observe.comparison import Predicted, compared
 from zeroplan.observe.log import EXPECTED, LARGEST, read_log
 from zeroplan.observe.notes import contradictions, notes
 from zeroplan.request.cluster import refuse_headroom
@@ -31,27 +31,27 @@ def run(options: Options, log_path: str, *, steps: str | None, view: View) -> in
     log, real = read_log(log_path), ledger(job)
     timed = job.cluster.gpu is not None and job.strategy.backend != "cpu"
     predicted = Predicted(job, real, speed(job, real) if timed else None)
-    rows, said = beside(log, predicted, passed), list(notes(log, predicted, passed))
+    rows, said = compared(log, predicted, passed), list(notes(log, predicted, passed))
     wrong = list(contradictions(log, predicted))
     assumed = request.assumed_for(jobs)
     if view.json:
-        from zeroplan.report import machine
+        from zeroplan.report import json_objects
         from zeroplan.schema.measurements import Observe, ObserveRow
 
         document = Observe(
-            scope=machine.scope_object(request.scope),
+            scope=json_objects.scope_object(request.scope),
             log=log.path,
             lines=log.lines,
             runs=log.runs,
             first_line=log.first,
             steps=log.steps,
-            model=machine.model_object(job.model),
+            model=json_objects.model_object(job.model),
             contradictions=wrong,
             observed=[ObserveRow(row=row, difference=row.difference) for row in rows],
             notes=said,
             assumed=assumed,
         )
-        typer.echo(machine.dumps(document))
+        typer.echo(json_objects.dumps(document))
         return 0
     from zeroplan.report import console, rendered
     from zeroplan.report import observe as report
@@ -60,5 +60,5 @@ def run(options: Options, log_path: str, *, steps: str | None, view: View) -> in
 
     below = report.details(log, rows, said, brief=view.level == BRIEF)
     head = [*report.contradicted(wrong), *scope_lines(request.scope, quiet=view.quiet)]
-    console.show(*rendered.screen(report.answer(job, log, rows), head, below, assumed, view.level))
+    console.show(*rendered.screen(report.summary(job, log, rows), head, below, assumed, view.level))
     return 0

@@ -11,10 +11,10 @@ from zeroplan.request.options import Words
 from zeroplan.results.recommend import Recommendation
 
 if TYPE_CHECKING:
-    from zeroplan.emit.folder import Written
+    from zeroplan.emit.folder import WrittenFiles
 
 
-class Output(NamedTuple):
+class PlanOutput(NamedTuple):
     """What was typed: -o or --dir, --for, --force."""
 
     file: str | None
@@ -31,23 +31,23 @@ class Output(NamedTuple):
         if self.target == "accelerate" and self.file == "-":
             raise ContradictionError("--for accelerate writes two files; write -o accelerate.yaml, or --dir plan")
 
-    def write(self, result: Recommendation, options: Words) -> Written | None:
+    def write(self, result: Recommendation, options: Words) -> WrittenFiles | None:
         """What was written; None without a plan, or where nothing is to be written."""
-        chosen = result.found.chosen
+        chosen = result.search_result.chosen
         if chosen is None or (self.file is None and self.folder is None):
             return None
         if exit_code(result.verdict, options.get("accept")):
             return None
         from zeroplan.catalog.hostfile import read_hostfile
-        from zeroplan.emit.folder import Written, write_alone, write_plan
+        from zeroplan.emit.folder import WrittenFiles, write_alone, write_plan
 
         if self.file is not None:
             paths = write_alone(chosen.job, self.target, self.file, given=result.given, force=self.force)
-            return Written(tuple(map(printable, paths)))
+            return WrittenFiles(tuple(map(printable, paths)))
         assert self.folder is not None
         hostfile = options.get("hostfile")
         hosts = read_hostfile(os.fspath(hostfile)) if hostfile else None
         names = write_plan(
             chosen, self.target, self.folder, given=result.given, hosts=hosts, assumed=result.assumed, force=self.force
         )
-        return Written(tuple(map(printable, names)), printable(self.folder))
+        return WrittenFiles(tuple(map(printable, names)), printable(self.folder))

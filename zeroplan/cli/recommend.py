@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zeroplan import api
-from zeroplan.cli.output import Output
+from zeroplan.cli.output import PlanOutput
 from zeroplan.cli.progress import watched
 from zeroplan.cli.screen import View, exit_code, show
 from zeroplan.errors import ContradictionError
@@ -15,7 +15,7 @@ from zeroplan.specs.objective import FASTEST, PARETO
 
 
 def run(
-    options: Words, output: Output, *, view: View, max_params: bool, alternatives: Sequence[str],
+    options: Words, output: PlanOutput, *, view: View, max_params: bool, alternatives: Sequence[str],
     goal: Mapping[str, Any], allow: str | None,
 ) -> int:  # fmt: skip
     """0 with a plan, 1 when nothing fits, or nothing in time, or a plan is tight and not accepted."""
@@ -34,7 +34,7 @@ def run(
     return 0  # with -o - standard output holds the config and nothing else
 
 
-def _check_largest(output: Output, alternatives: Sequence[str], goal: Mapping[str, Any]) -> None:
+def _check_largest(output: PlanOutput, alternatives: Sequence[str], goal: Mapping[str, Any]) -> None:
     """Raises `ContradictionError` for what --max-params makes nothing of."""
     if alternatives:
         raise ContradictionError("--why asks about a plan and --max-params makes none; write --params SIZE")
@@ -45,7 +45,7 @@ def _check_largest(output: Output, alternatives: Sequence[str], goal: Mapping[st
         raise ContradictionError(f"{none}; write --params SIZE in its place")
 
 
-def _check_output(output: Output, alternatives: Sequence[str], goal: Mapping[str, Any], *, json: bool) -> None:
+def _check_output(output: PlanOutput, alternatives: Sequence[str], goal: Mapping[str, Any], *, json: bool) -> None:
     """Raises `ZeroplanError` for what can be written nowhere."""
     output.check(json=json)
     if goal["objective"] == PARETO and (output.file is not None or output.folder is not None):

@@ -29,9 +29,9 @@ class View(NamedTuple):
 def show(result: Result, view: View, *, accept: str | None = None, errors: bool = False) -> int:
     """As a table or as JSON; the exit code. `accept`: as --accept has it. `errors`: tables go to standard error."""
     if view.json:
-        from zeroplan.report import machine
+        from zeroplan.report import json_objects
 
-        typer.echo(machine.dumps(result.content()))
+        typer.echo(json_objects.dumps(result.content()))
     else:
         from zeroplan.report import console
 

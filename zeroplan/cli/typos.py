@@ -41,8 +41,8 @@ def alike(typed: str, known: Iterable[str]) -> list[str]:
     word = typed[:LONGEST_NAME].lstrip("-").replace("_", "-").lower()
     ratios = {name: _ratio(word, name.lstrip("-")) for name in known}
     best = max(ratios.values(), default=0.0)
-    found = [name for name, ratio in ratios.items() if ratio >= ALIKE and ratio >= best - NEAR]
-    return sorted(found, key=lambda name: -ratios[name])[:MOST]
+    names = [name for name, ratio in ratios.items() if ratio >= ALIKE and ratio >= best - NEAR]
+    return sorted(names, key=lambda name: -ratios[name])[:MOST]
 
 
 def _ratio(word: str, name: str) -> float:

@@ -34,17 +34,17 @@ def run(options: Options, *, real: bool, cuda: bool, save: str | None, force: bo
     if real and cuda:
         raise ContradictionError("--real computes on the CPU, --cuda on a card; write one of them")
     mode = "real" if real else "cuda" if cuda else "meta"
-    found = []
+    results = []
     jobs = request.jobs()
     with watched("verify"):
-        for number, asked in enumerate(jobs, 1):
-            part(f"running DeepSpeed at stage {asked.strategy.stage}", number, len(jobs))
-            job, measured = _measured(asked, request.given, mode=mode)
-            found.append((job, measured, compare(job, ledger(job), measured)))
+        for number, requested in enumerate(jobs, 1):
+            part(f"running DeepSpeed at stage {requested.strategy.stage}", number, len(jobs))
+            job, measured = _measured(requested, request.given, mode=mode)
+            results.append((job, measured, compare(job, ledger(job), measured)))
     if save:
-        _save(save, [measured for _job, measured, _rows in found])
+        _save(save, [measured for _job, measured, _rows in results])
     if view.json:
-        from zeroplan.report import machine
+        from zeroplan.report import json_objects
         from zeroplan.schema.measurements import Verify, VerifyRow, VerifyRun
 
         runs = [
@@ -52,21 +52,21 @@ def run(options: Options, *, real: bool, cuda: bool, save: str | None, force: bo
                 stage=job.strategy.stage, rank=job.rank, versions=measured["versions"], date=measured["date"],
                 rows=[VerifyRow(checked=row, difference=row.difference, holds=row.holds) for row in rows],
             )
-            for job, measured, rows in found
+            for job, measured, rows in results
         ]  # fmt: skip
-        scope = machine.scope_object(request.scope)
-        typer.echo(machine.dumps(Verify(scope=scope, runs=runs, assumed=request.assumed)))
+        scope = json_objects.scope_object(request.scope)
+        typer.echo(json_objects.dumps(Verify(scope=scope, runs=runs, assumed=request.assumed)))
     else:
         from zeroplan.report import console, rendered
         from zeroplan.report import verify as report
         from zeroplan.report.depth import BRIEF
         from zeroplan.report.subject import scope_lines
 
-        for job, measured, rows in found:
+        for job, measured, rows in results:
             below = report.details(rows, measured, brief=view.level == BRIEF)
             head = scope_lines(request.scope, quiet=view.quiet)
-            console.show(*rendered.screen(report.answer(job, rows, measured), head, below, (), view.level))
-    return 0 if all(row.holds for _job, _measured, rows in found for row in rows) else 1
+            console.show(*rendered.screen(report.summary(job, rows, measured), head, below, (), view.level))
+    return 0 if all(row.holds for _job, _measured, rows in results for row in rows) else 1
 
 
 def _check_installed() -> None:

@@ -14,10 +14,10 @@ def activation_checkpointing(facts: Facts) -> dict[str, ActivationCheckpointing]
     synchronize_checkpoint_boundary and profile hold and move nothing.
     """
     contiguous = bool(facts.stated(f"{SECTION}.contiguous_memory_optimization"))
-    found = ActivationCheckpointing(
+    settings = ActivationCheckpointing(
         partitions=bool(facts.stated(f"{SECTION}.partition_activations")),
         on_host=bool(facts.stated(f"{SECTION}.cpu_checkpointing")),
         contiguous=contiguous,
         number=facts(f"{SECTION}.number_checkpoints") if contiguous else None,
     )
-    return {SECTION: found} if any(found) else {}
+    return {SECTION: settings} if any(settings) else {}

@@ -43,7 +43,7 @@ def differences(a: dict[str, Any], b: dict[str, Any]) -> list[Difference]:
     A key that is written with its default differs in nothing, nor does a value in another spelling ("fp16" and
     "torch.float16", 5e8 and 500000000), nor what a file says in remarks of its own.
     """
-    found = []
+    result = []
     left, right = dict(_leaves(a, "")), dict(_leaves(b, ""))
     written = set(left), set(right)
     _decide_overlap((a, b), (left, right))
@@ -52,8 +52,8 @@ def differences(a: dict[str, Any], b: dict[str, Any]) -> list[Difference]:
         if isinstance(values[0], dict) and isinstance(values[1], dict) and path in KEYS:
             continue  # key by key
         if values[0] != values[1] or isinstance(values[0], bool) is not isinstance(values[1], bool):
-            found.append(Difference(path, *values, (path in written[0], path in written[1])))
-    return found
+            result.append(Difference(path, *values, (path in written[0], path in written[1])))
+    return result
 
 
 def _decide_overlap(configs: Sequence[dict[str, Any]], leaves: Sequence[dict[str, Any]]) -> None:
@@ -61,9 +61,9 @@ def _decide_overlap(configs: Sequence[dict[str, Any]], leaves: Sequence[dict[str
     facts = [Facts(config, "") for config in configs]
     if facts[0].stage != facts[1].stage:
         return
-    if sum(OVERLAP in found for found in leaves) == 1:
-        for fact, found in zip(facts, leaves, strict=True):
-            found.setdefault(OVERLAP, fact.overlaps)
+    if sum(OVERLAP in values for values in leaves) == 1:
+        for fact, values in zip(facts, leaves, strict=True):
+            values.setdefault(OVERLAP, fact.overlaps)
 
 
 def _alone(paths: Iterable[str], left: dict[str, Any], right: dict[str, Any]) -> list[str]:

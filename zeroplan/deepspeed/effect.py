@@ -106,20 +106,20 @@ class Comparison(NamedTuple):
     files: tuple[str, str]
     changes: tuple[ConfigChange, ...]
     ends: tuple[Counted, Counted] | None = None
-    """Both in numbers; None without a model."""
+    """Both configs in numbers; None without a model."""
 
     @property
     def together(self) -> Effect | None:
-        """All changes at once."""
+        """The effect of all changes at once."""
         return self.ends[1].numbers.less(self.ends[0].numbers) if self.ends else None
 
     @property
     def added_up(self) -> Effect | None:
         """The changes alone; None where DeepSpeed refuses one of them alone."""
-        found = [change.alone for change in self.changes]
-        if not self.ends or None in found:
+        effects = [change.alone for change in self.changes]
+        if not self.ends or None in effects:
             return None
-        return Effect(*(_sum([each[place] for each in found if each]) for place in range(len(Effect._fields))))
+        return Effect(*(_sum([each[place] for each in effects if each]) for place in range(len(Effect._fields))))
 
     @property
     def adds_up(self) -> bool:
@@ -135,11 +135,11 @@ Count = Callable[[Sequence[Difference]], Counted]
 """The first config with these differences made. Raises `ZeroplanError` where DeepSpeed refuses that."""
 
 
-def changes(found: Sequence[Difference], ends: tuple[Counted, Counted], count: Count) -> Iterator[ConfigChange]:
+def changes(differences: Sequence[Difference], ends: tuple[Counted, Counted], count: Count) -> Iterator[ConfigChange]:
     """Each difference, those that DeepSpeed refuses alone with what it takes beside them."""
     before, after = (end.numbers for end in ends)
-    for group, counted, refused in _groups(found, count):
-        rest = [one for one in found if one not in group]
+    for group, counted, refused in _groups(differences, count):
+        rest = [one for one in differences if one not in group]
         without, _why = _tried(count, rest)
         alone = counted.numbers.less(before) if counted else None
         last = after.less(without.numbers) if without else None
@@ -152,14 +152,14 @@ def changes(found: Sequence[Difference], ends: tuple[Counted, Counted], count: C
 Group = tuple[tuple[Difference, ...], Counted | None, str]
 
 
-def _groups(found: Sequence[Difference], count: Count) -> list[Group]:
+def _groups(differences: Sequence[Difference], count: Count) -> list[Group]:
     """Differences that are made at once, with what the first config comes to then, or why DeepSpeed refuses it."""
     groups: list[Group] = []
-    for one in found:
+    for one in differences:
         if any(one in group for group, _counted, _why in groups):
             continue
         refused = ""
-        for tried in _together(one, found):
+        for tried in _together(one, differences):
             joined = [group for group in groups if any(each in group[0] for each in tried)]
             wanted = [*tried, *(each for group in joined for each in group[0] if each not in tried)]
             counted, why = _tried(count, wanted)
@@ -173,9 +173,9 @@ def _groups(found: Sequence[Difference], count: Count) -> list[Group]:
     return groups
 
 
-def _together(one: Difference, found: Sequence[Difference]) -> Iterator[tuple[Difference, ...]]:
+def _together(one: Difference, differences: Sequence[Difference]) -> Iterator[tuple[Difference, ...]]:
     """A difference alone, beside each other one, of its own section first, then with all of its section."""
-    others = [other for other in found if other != one]
+    others = [other for other in differences if other != one]
     near = [other for other in others if _family(other) == _family(one)]
     yield (one,)
     for other in (*near, *(other for other in others if other not in near)):

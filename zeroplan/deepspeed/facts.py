@@ -19,10 +19,10 @@ class Facts:
 
     def section(self, path: str) -> dict[str, Any]:
         """The object at a dotted path; {} when there is none."""
-        found: Any = self.config
+        value: Any = self.config
         for part in path.split(".") if path else ():
-            found = found.get(part) if isinstance(found, dict) else None
-        return found if isinstance(found, dict) else {}
+            value = value.get(part) if isinstance(value, dict) else None
+        return value if isinstance(value, dict) else {}
 
     def states(self, path: str) -> bool:
         """Whether the key is there, with null or without."""

@@ -40,7 +40,7 @@ class KeyCostRow(NamedTuple):
     ledger: Ledger | None
     refused: str = ""
     job: Job | None = None
-    """That holds and moves so."""
+    """The job that holds and moves so much."""
 
 
 def costs(job: Job, known: Key) -> list[KeyCostRow]:

@@ -124,8 +124,8 @@ def _zero_section(config: dict[str, Any], place: str) -> dict[str, Any]:
 def _stated(section: dict[str, Any], path: str, names: dict[str, str], place: str) -> dict[str, Any]:
     """The fields of `Strategy` that a section states, "auto" and null aside."""
     present = {key: name for key, name in names.items() if section.get(key, AUTO) != AUTO}
-    found = {name: checked(section, path, key, place) for key, name in present.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {name: checked(section, path, key, place) for key, name in present.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _accumulation(config: dict[str, Any], place: str) -> dict[str, str]:
@@ -155,18 +155,18 @@ def _check_keys(section: dict[str, Any], place: str, path: str = "") -> None:
     """DeepSpeed stops on unknown keys and values of another kind in its strict sections, on a section that is none."""
     for name, value in section.items():
         full = f"{path}.{name}" if path else name
-        found = key(full)
-        if path in STRICT_SECTIONS and found is None:
+        entry = key(full)
+        if path in STRICT_SECTIONS and entry is None:
             known = [known.name for known in children(path)]
             raise UnknownNameError(f"key in {place}: {path}", name, known, "DeepSpeed refuses it")
-        if found is None:
+        if entry is None:
             continue
-        nullable = "null" in found.kind.split("|")
-        if found.kind in ("object", "object|null") and not isinstance(value, dict) and not (value is None and nullable):
+        nullable = "null" in entry.kind.split("|")
+        if entry.kind in ("object", "object|null") and not isinstance(value, dict) and not (value is None and nullable):
             raise SpecError(f"{place}: {full}", shown(value), "an object in {}", f'"{name}": {{}}, or leave it out')
         if isinstance(value, dict):
-            _check_keys(value, place, found.path)
-        elif _has_one_value(found) and (path in STRICT_SECTIONS or full in ANY_CASE) and not _is_filled(found, value):
+            _check_keys(value, place, entry.path)
+        elif _has_one_value(entry) and (path in STRICT_SECTIONS or full in ANY_CASE) and not _is_filled(entry, value):
             checked(section, path, name, place)
 
 
@@ -187,7 +187,7 @@ def _batch(config: dict[str, Any], key: str, place: str) -> int:
 
 
 def _offloads(zero: dict[str, Any], stage: int, place: str, notes: list[str]) -> dict[str, Offload]:
-    found = {}
+    offloads = {}
     for name in ("offload_optimizer", "offload_param"):
         section = zero.get(name) or {}
         path = f"zero_optimization.{name}"
@@ -206,8 +206,8 @@ def _offloads(zero: dict[str, Any], stage: int, place: str, notes: list[str]) ->
             notes.append(f"{name}: nvme at stage {stage} stays in host memory, as cpu")
             device = "cpu"
         values = {key: checked(section, path, key, place) for key in OFFLOAD_FIELDS if f"{path}.{key}" in KEYS}
-        found[name] = Offload(device=device, **{key: value for key, value in values.items() if value is not None})
-    return found
+        offloads[name] = Offload(device=device, **{key: value for key, value in values.items() if value is not None})
+    return offloads
 
 
 def _precision(config: dict[str, Any], place: str) -> dict[str, str]:
@@ -226,25 +226,25 @@ def _precision(config: dict[str, Any], place: str) -> dict[str, str]:
 
 def _master(config: dict[str, Any], place: str) -> dict[str, Any]:
     """16-bit master weights of the precision that is enabled, and states like them (runtime/base_optimizer.py)."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in ("fp16", "bf16"):
         part = config.get(name) or {}
         if checked(part, name, f"{name}_master_weights_and_grads", place, False):
-            found["master_dtype"] = name
+            fields["master_dtype"] = name
     if checked(config.get("bf16") or {}, "bf16", "bf16_optimizer_states", place, False):
-        found["states_as_master"] = True
+        fields["states_as_master"] = True
     if ((config.get("optimizer") or {}).get("params") or {}).get("fp32_optimizer_states") is False:
-        found["states_as_master"] = True
-    return found
+        fields["states_as_master"] = True
+    return fields
 
 
 def _aio(config: dict[str, Any], place: str) -> dict[str, int]:
     """How files are requested; DeepSpeed divides by block size and threads, and needs a place in the queue."""
-    found = _stated(config.get("aio") or {}, "aio", AIO_NUMBERS | AIO_SWITCHES, place)
+    numbers = _stated(config.get("aio") or {}, "aio", AIO_NUMBERS | AIO_SWITCHES, place)
     for stated, name in AIO_NUMBERS.items():
-        if found.get(name, 1) < 1:
-            raise SpecError(f"{place}: aio.{stated}", str(found[name]), "a whole number from 1", f'"{stated}": 1')
-    return found
+        if numbers.get(name, 1) < 1:
+            raise SpecError(f"{place}: aio.{stated}", str(numbers[name]), "a whole number from 1", f'"{stated}": 1')
+    return numbers
 
 
 def _leaves(zero: dict[str, Any], place: str) -> dict[str, LeafModules]:

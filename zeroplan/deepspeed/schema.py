@@ -68,14 +68,14 @@ def _members(section: str) -> dict[str, Any]:
     for known in children(section):
         properties[known.name] = _key(known)
         for alias in known.aliases:
-            other = f"Another spelling of {known.name}. {_told(known)}"
+            other = f"Another spelling of {known.name}. {_description(known)}"
             properties[alias] = {**_key(known, own_name=False), "description": other, "doNotSuggest": True}
     properties |= {path.rpartition(".")[2]: _removed(path, instead) for path, instead in _gone(section).items()}
     return {"properties": properties, **_others(section)}
 
 
 def _others(section: str) -> dict[str, Any]:
-    """For names that are not listed."""
+    """The schema of names that are not listed."""
     if section in STRICT_SECTIONS:
         return {"additionalProperties": False}
     if section in OPEN_SECTIONS:
@@ -104,14 +104,14 @@ def _deprecated(text: str) -> dict[str, Any]:
 
 def _key(known: Key, *, own_name: bool = True) -> dict[str, Any]:
     """One key; the Trainer fills "auto" under the table's own names only."""
-    found: dict[str, Any] = {"description": _told(known)}
+    fields: dict[str, Any] = {"description": _description(known)}
     if known.default is not None and known.default != {}:
-        found["default"] = known.default
+        fields["default"] = known.default
     if known.deprecated:
-        found |= _deprecated(f"Write {known.deprecated}.")
+        fields |= _deprecated(f"Write {known.deprecated}.")
     value = _value(known)
     auto = _auto(known, own_name=own_name)
-    return {**found, **value} if auto is None else {**found, "anyOf": [value, auto]}
+    return {**fields, **value} if auto is None else {**fields, "anyOf": [value, auto]}
 
 
 def _auto(known: Key, *, own_name: bool) -> dict[str, Any] | None:
@@ -135,11 +135,11 @@ def _value(known: Key) -> dict[str, Any]:
         return _worded(known, kinds, words)
     if known.default == AUTO and kinds[-1] == "string":
         kinds = kinds[:-1]  # one text alone is taken, "auto"
-    found: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
-    found |= {word: getattr(known, name) for name, word in BOUNDS.items() if getattr(known, name) is not None}
+    fields: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
+    fields |= {word: getattr(known, name) for name, word in BOUNDS.items() if getattr(known, name) is not None}
     if "array" in kinds and "string" in kinds:
-        found["items"] = {"type": "string"}
-    return found | (_members(known.path) if "object" in kinds else {})
+        fields["items"] = {"type": "string"}
+    return fields | (_members(known.path) if "object" in kinds else {})
 
 
 def _kinds(known: Key) -> list[str]:
@@ -167,7 +167,7 @@ def _in_any_case(words: tuple[str, ...]) -> str:
     return f"^({'|'.join(spelled)})$"
 
 
-def _told(known: Key) -> str:
+def _description(known: Key) -> str:
     """What an editor shows beside the key."""
     parts = [known.meaning]
     if known.unit:

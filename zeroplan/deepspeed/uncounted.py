@@ -32,21 +32,21 @@ SYNCHRONIZING = ("wall_clock_breakdown", "memory_breakdown", "comms_logger.enabl
 def uncounted(facts: Facts) -> tuple[str, ...]:
     """Dotted keys of a config whose effect on memory or traffic is not in the ledger."""
     at_stage_3 = [path for path in (SANITY_CHECKS, FROZEN_CODES) if facts.stage == 3 and facts.stated(path) is True]
-    found = list(at_stage_3)
+    reasons = list(at_stage_3)
     if facts.stated(FP32_BUFFERS) not in (None, AUTO):
-        found.append(FP32_BUFFERS)
+        reasons.append(FP32_BUFFERS)
     if facts.stated(GPU_DIRECT) is True and facts.stated(f"{ZERO}.offload_param.device") == "nvme":
-        found.append(GPU_DIRECT)
+        reasons.append(GPU_DIRECT)
     if facts.stated("optimizer.params.torch_adam") is True:
-        found += [path for path in TORCH_ADAM if facts.stated(path) is True]
-    return tuple(found)
+        reasons += [path for path in TORCH_ADAM if facts.stated(path) is True]
+    return tuple(reasons)
 
 
 def idle(facts: Facts) -> list[str]:
     """What a config states that moves nothing in a model of transformers, or takes time that no step time has in it."""
-    found = [IDLE] if facts.section("activation_checkpointing") else []
-    found += [PIPELINE] if facts.section("pipeline") else []
-    return found + [
+    reasons = [IDLE] if facts.section("activation_checkpointing") else []
+    reasons += [PIPELINE] if facts.section("pipeline") else []
+    return reasons + [
         f"{path}: DeepSpeed waits for the card at each of its marks, which is in no step time"
         for path in SYNCHRONIZING if facts.stated(path) is True
     ]  # fmt: skip

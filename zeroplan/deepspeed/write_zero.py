@@ -83,13 +83,14 @@ def _changed(job: Job) -> dict[str, Any]:
 def _leaves(job: Job) -> dict[str, Any]:
     """What stage 3 gathers whole: written where it is not DeepSpeed's default, or where that holds for this model."""
     leaves = job.strategy.leaves
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if leaves != DEFAULT_LEAVES or (job.model.shape.experts and concerns(job.model.family, leaves)):
         parts = {name: list(getattr(leaves, name)) for name in ("classes", "names", "name_suffixes")}
-        found["leaf_module"] = {"classes": parts.pop("classes"), **{name: part for name, part in parts.items() if part}}
+        classes = parts.pop("classes")
+        settings["leaf_module"] = {"classes": classes, **{name: part for name, part in parts.items() if part}}
     if leaves.granularity_threshold:
-        found["stage3_module_granularity_threshold"] = leaves.granularity_threshold
-    return found
+        settings["stage3_module_granularity_threshold"] = leaves.granularity_threshold
+    return settings
 
 
 def with_defaults(offload: Offload, name: str) -> Offload:

@@ -11,7 +11,7 @@ SECTION = "zero_optimization.zenflow"
 
 
 def switched_on(facts: Facts) -> bool:
-    """On when the section is there."""
+    """Whether ZenFlow is on: when the section is there."""
     return facts.stated(SECTION) is not None
 
 
@@ -34,14 +34,14 @@ def zenflow(facts: Facts) -> dict[str, ZenFlow]:
     if not switched_on(facts) or not is_counted(facts):
         return {}
     by_step = facts(f"{SECTION}.select_strategy") == "step"
-    found = ZenFlow(
+    settings = ZenFlow(
         update_interval=facts(f"{SECTION}.update_interval"),
         topk_ratio=facts(f"{SECTION}.topk_ratio"),
         select_interval=facts(f"{SECTION}.select_interval") if by_step else 0,
         offload=facts(f"{SECTION}.offload"),
         overlap_step=facts(f"{SECTION}.overlap_step"),
     )
-    return {"zenflow": found}
+    return {"zenflow": settings}
 
 
 def accumulates_apart(facts: Facts) -> bool:
@@ -54,20 +54,20 @@ def notes(facts: Facts) -> list[str]:
     """What a run with it does to the model, whatever its size."""
     if not switched_on(facts) or facts.stage not in (1, 2):
         return []
-    found = [
+    lines = [
         "zenflow: DeepSpeed 0.19.8 exchanges rows and columns of every matrix in initialize, so pretrained weights "
         "are lost (runtime/zero/stage_1_and_2.py:_update_model_bit16_weights)"
     ]
     if accumulates_apart(facts):
-        found.append(
+        lines.append(
             "zenflow: with a data_types.grad_accum_dtype that is not the model's the host's gradients are zeros "
             "(runtime/zero/stage_1_and_2.py:_build_compact_grad_partition_buffer), leave it out"
         )
-    return found
+    return lines
 
 
 def section(stated: ZenFlow) -> dict[str, Any]:
-    """What reads as this."""
+    """The section that reads as these settings."""
     chosen = {"select_strategy": "step", "select_interval": stated.select_interval} if stated.select_interval else {}
     return {
         "topk_ratio": stated.topk_ratio,

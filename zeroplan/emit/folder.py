@@ -30,7 +30,7 @@ from zeroplan.specs.job import Job
 CONFIG = "ds_config.json"
 
 
-class Written(NamedTuple):
+class WrittenFiles(NamedTuple):
     """Files of a plan as they are shown; of a folder their names in it."""
 
     files: tuple[str, ...]

@@ -28,7 +28,7 @@ esac"""
 
 
 class Launch(NamedTuple):
-    """What every launcher is told."""
+    """A launch as every launcher needs it."""
 
     job: Job
     arguments: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ def quoted(text: str) -> str:
 
 
 def hostfile(hosts: dict[str, int]) -> str:
-    """In DeepSpeed's format."""
+    """A hostfile in DeepSpeed's format."""
     return "".join(f"{name} slots={slots}\n" for name, slots in hosts.items())
 
 

@@ -139,7 +139,7 @@ def _optimizer(job: Job, target: str) -> list[str]:
         if target == "hf":
             return ["Torch's optimizer is counted tensor by tensor, as torch before 2.0 runs it."] if older else []
         return [f"The script makes the optimizer ({_client_class(strategy)})."]
-    told = {
+    by_target = {
         "hf": "`learning_rate` is a TrainingArgument, which the Trainer writes into ds_config.json.",
         "deepspeed": "ds_config.json makes the optimizer: its `lr` is a placeholder, put in your own.",
         "accelerate": "ds_config.json makes the optimizer: `accelerate.utils.DummyOptim(parameters, lr=...)` in its "
@@ -147,7 +147,7 @@ def _optimizer(job: Job, target: str) -> list[str]:
         "lightning": "ds_config.json makes the optimizer: `configure_optimizers` has to be there, and is not called. "
         "Its `lr` is a placeholder, put in your own.",
     }
-    return [told[target]]
+    return [by_target[target]]
 
 
 def _client_class(strategy: Strategy) -> str:
@@ -181,10 +181,10 @@ def _model(job: Job) -> str:
 
 
 def _numbers(chosen: Candidate) -> list[tuple[str, str]]:
-    job, strategy, found = chosen.job, chosen.strategy, speed_of(chosen.job, chosen.time)
+    job, strategy, speed = chosen.job, chosen.strategy, speed_of(chosen.job, chosen.time)
     steps = f"micro-batch {strategy.micro_batch} × accumulation {strategy.micro_steps} × {job.ranks} GPUs"
     sequences = strategy.micro_batch * strategy.micro_steps * job.ranks
-    low, high = seconds(found.interval.low), seconds(found.interval.high)
+    low, high = seconds(speed.interval.low), seconds(speed.interval.high)
     gpu = job.cluster.gpu
     rows = [
         *([("GPU", gpu.title)] if gpu else []),
@@ -202,7 +202,7 @@ def _numbers(chosen: Candidate) -> list[tuple[str, str]]:
         *rows,
         ("sent per GPU", f"{gb(chosen.ledger.sent(strategy.micro_steps))} a step"),
         ("step", f"{seconds(chosen.time.total)}, from {low} to {high}"),
-        ("tokens/s", f"{found.tokens_per_gpu:,.0f} per GPU"),
+        ("tokens/s", f"{speed.tokens_per_gpu:,.0f} per GPU"),
     ]
 
 

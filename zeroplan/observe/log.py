@@ -166,9 +166,9 @@ class Log:
 
     def followed(self) -> Log:
         """The next run of the same file."""
-        found = Log(self.path)
-        found.lines, found.runs, found.first = self.lines, self.runs + 1, self.lines
-        return found
+        log = Log(self.path)
+        log.lines, log.runs, log.first = self.lines, self.runs + 1, self.lines
+        return log
 
     def read(self, line: str) -> None:
         """Keep what a line tells."""
@@ -231,8 +231,8 @@ class Log:
             return
         elif match := _ROW.search(line):
             if name := COLLECTIVES.get(self._operation):
-                found = self.summaries[-1].collectives.setdefault(name, CollectiveSummary(self.lines))
-                found.add(match[1], match[2], match[3], match[4])
+                summary = self.summaries[-1].collectives.setdefault(name, CollectiveSummary(self.lines))
+                summary.add(match[1], match[2], match[3], match[4])
         elif match := _OPERATION.match(line):
             self._operation = match[1]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zeroplan.observe.beside import Predicted, since
+from zeroplan.observe.comparison import Predicted, since
 from zeroplan.observe.log import Log
 
 

@@ -144,8 +144,8 @@ def symbols_of(saved: SavedActivations) -> dict[str, int]:
 
 def _shown(job: Job) -> tuple[Line, ...]:
     """The closed forms on the screen: ZeRO-Infinity's are of checkpoints."""
-    found = closed_forms(job)
-    return found if job.strategy.checkpointing == "full" else found[:2]
+    forms = closed_forms(job)
+    return forms if job.strategy.checkpointing == "full" else forms[:2]
 
 
 def _where(job: Job, sizes: dict[str, int]) -> list[RenderableType]:

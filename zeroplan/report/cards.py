@@ -22,10 +22,10 @@ from zeroplan.training import TrainingRun
 from zeroplan.units import gib, seconds
 
 if TYPE_CHECKING:
-    from zeroplan.emit.folder import Written
+    from zeroplan.emit.folder import WrittenFiles
 
 
-class Row(NamedTuple):
+class CardRow(NamedTuple):
     name: str
     job: Job
     chosen: Candidate | None
@@ -49,7 +49,7 @@ class Row(NamedTuple):
         return self.speed.tokens_per_gpu if self.speed else 0.0
 
 
-def answer(rows: Sequence[Row], option: str, *, cheapest: bool = False) -> Text:
+def summary(rows: Sequence[CardRow], option: str, *, cheapest: bool = False) -> Text:
     """The card that makes most of a GPU; `cheapest`: the first, whose tokens cost least."""
     what = title(rows[0].job.model)
     fitting = [row for row in rows if row.good]
@@ -68,11 +68,11 @@ def answer(rows: Sequence[Row], option: str, *, cheapest: bool = False) -> Text:
     return Text(f"{what}: {first} with {_where(best, option)}, {label(best.chosen)}{rate}.{took}", style="bold green")
 
 
-def _where(row: Row, option: str) -> str:
+def _where(row: CardRow, option: str) -> str:
     return gpus(row.job) if option == "gpus" else f"{gpus(row.job)} of {row.name}"
 
 
-def details(option: str, rows: Sequence[Row], written: Written | None) -> list[RenderableType]:
+def details(option: str, rows: Sequence[CardRow], written: WrittenFiles | None) -> list[RenderableType]:
     """One row for each card, and why it takes as many."""
     run = next((row.run for row in rows if row.run), None)
     counts = [] if option == "gpus" else ["GPUs"]
@@ -89,7 +89,7 @@ def details(option: str, rows: Sequence[Row], written: Written | None) -> list[R
     return ["", grid, *why, *saved, legend(rows[0].job, {sizes, times})]
 
 
-def _cells(row: Row) -> list[str | Text]:
+def _cells(row: CardRow) -> list[str | Text]:
     if row.chosen is None:
         reason = f"nothing fits: lacks {lacking(row.lack)}" if row.lack else "nothing runs"
         return [Text(reason, style="red")]

@@ -56,7 +56,7 @@ def listed(rules: Iterable[Rule]) -> str:
     return "\n".join(f"{rule.id}  {rule.severity:7}  {rule.title}" for rule in rules)
 
 
-def told(rule: Rule) -> str:
+def explanation(rule: Rule) -> str:
     """All that is known of a rule."""
     known = [f"since DeepSpeed {rule.since}"] if rule.since else []
     known += [f"until DeepSpeed {rule.until}"] if rule.until else []

@@ -21,8 +21,8 @@ from zeroplan.check.finding import ADVICE, ERROR, SEVERITIES, WARNING, Finding
 from zeroplan.check.rule import Rule
 from zeroplan.check.rules import RULES
 from zeroplan.errors import printable
-from zeroplan.report import machine
-from zeroplan.report.check import concise, summary, told
+from zeroplan.report import json_objects
+from zeroplan.report.check import concise, explanation, summary
 from zeroplan.schema import check as schema
 from zeroplan.specs.scope import Scope
 
@@ -164,7 +164,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
     return {
         "id": rule.id, "name": rule.id, "shortDescription": {"text": rule.title},
         "fullDescription": {"text": f"{rule.title} ({rule.evidence})"}, "helpUri": rule.link,
-        "help": {"text": told(rule)}, "defaultConfiguration": {"level": LEVELS[rule.severity]},
+        "help": {"text": explanation(rule)}, "defaultConfiguration": {"level": LEVELS[rule.severity]},
         "properties": {"tags": ["deepspeed"], "problem.severity": PROBLEMS[rule.severity]},
     }  # fmt: skip
 
@@ -190,12 +190,12 @@ def _fix(finding: Finding) -> dict[str, Any]:
 
 
 def check(findings: Sequence[Finding], files: Sequence[str], planned: Scope | None) -> schema.Check:
-    scope = machine.scope_object(planned) if planned else None
+    scope = json_objects.scope_object(planned) if planned else None
     return schema.Check(files=files, findings=findings, scope=scope)
 
 
-def rule(one: Rule) -> schema.Rule:
-    return schema.Rule(
+def rule(one: Rule) -> schema.RuleObject:
+    return schema.RuleObject(
         id=one.id, severity=one.severity, title=one.title, evidence=one.evidence, link=one.link,
         since=one.since or None, until=one.until or None, bad=one.bad.text, good=one.good.text,
     )  # fmt: skip

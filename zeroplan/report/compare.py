@@ -49,7 +49,7 @@ class Failed(NamedTuple):
     reason: str
 
 
-def answer(rows: Sequence[Combination]) -> Text:
+def summary(rows: Sequence[Combination]) -> Text:
     """Which of them makes most of a GPU, among those that fit."""
     what = title(rows[0].job.model)
     running = [row for row in rows if row.fit.possible]
@@ -65,30 +65,30 @@ def answer(rows: Sequence[Combination]) -> Text:
 
 
 def details(rows: Sequence[Combination | Failed]) -> list[RenderableType]:
-    found = [row for row in rows if isinstance(row, Combination)]
+    combinations = [row for row in rows if isinstance(row, Combination)]
     names = [name for name in (rows[0].changed if rows else {}) if name != "stage"]
-    offloads = any(row.speed.step.offload for row in found)
+    offloads = any(row.speed.step.offload for row in combinations)
     narrow = console().width < WIDE
     last = [] if narrow else ["traffic", *["offload"] * offloads]
-    sizes, times = needed_of(found), times_of(found)
+    sizes, times = needed_of(combinations), times_of(combinations)
     columns = ["ZeRO", f"{sizes}needed", f"{times}step", f"{times}tokens/s/GPU", "MFU", *last]
     grid = table([", ".join(map(_flag, names)), *columns])
-    for row in found:
+    for row in combinations:
         label = printable(", ".join(row.changed[name] for name in names))
         cells = _measures(row, offloads=offloads) if row.fit.possible else ["-"] * len(columns)
         grid.add_row(label, str(row.job.strategy.stage), _needed(row), *cells[: len(columns) - 2])
     parts: list[RenderableType] = ["", grid]
-    if any(row.fit.verdict == TIGHT for row in found):
+    if any(row.fit.verdict == TIGHT for row in combinations):
         parts.append(Text(f"{MARK}: tight, such runs took more than is there.", style="dim"))
-    if not all(row.fit.possible for row in found):
+    if not all(row.fit.possible for row in combinations):
         parts.append(Text("-: needs more than there is, and takes no step.", style="dim"))
     parts.append(Text("MFU: PaLM's convention. traffic: the share of the step that communication adds.", style="dim"))
-    parts.append(legend(found[0].job, {sizes, times}))
+    parts.append(legend(combinations[0].job, {sizes, times}))
     parts += [
         Text(printable(f"{', '.join(row.changed.values())}: {row.reason}"), style="yellow")
         for row in rows if isinstance(row, Failed)
     ]  # fmt: skip
-    return [*parts, *scaling(found)]
+    return [*parts, *scaling(combinations)]
 
 
 def needed_of(rows: Sequence[Combination]) -> str:

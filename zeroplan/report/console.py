@@ -74,14 +74,14 @@ def table(columns: list[str]) -> Table:
     return grid
 
 
-def show(answer: Text, parts: Sequence[RenderableType], *, errors: bool = False) -> None:
+def show(summary: Text, parts: Sequence[RenderableType], *, errors: bool = False) -> None:
     """Print the answer as one line, then the rest to the console's width."""
     out = console(errors=errors)
     if out.is_terminal:
-        printed(out, answer, *parts)
+        printed(out, summary, *parts)
         return
     with out.capture() as captured:
-        printed(out, answer, *parts)
+        printed(out, summary, *parts)
     try:
         out.file.write(trimmed(captured.get()))
         out.file.flush()
@@ -89,9 +89,9 @@ def show(answer: Text, parts: Sequence[RenderableType], *, errors: bool = False)
         out.on_broken_pipe()
 
 
-def printed(out: Console, answer: Text, *parts: RenderableType) -> None:
+def printed(out: Console, summary: Text, *parts: RenderableType) -> None:
     """As `show`, to this console."""
-    out.print(answer, soft_wrap=True)
+    out.print(summary, soft_wrap=True)
     for part in parts:
         out.print(part, soft_wrap=isinstance(part, Text) and part.no_wrap is True)
 

@@ -19,7 +19,7 @@ from zeroplan.report.subject import gpus, not_counted, title, trust
 from zeroplan.units import gb, gib, seconds
 
 SAME_SPEED = 0.0005
-"""Of a rate, under which two are called as fast."""
+"""Share of a rate under which two are called as fast."""
 LONGEST, LONGEST_PATH = 40, 200
 """Letters of a value, and of a key with its sections."""
 MOST = 1000
@@ -48,20 +48,20 @@ LEGEND = (
 BESIDE = "beside the others"
 
 
-def answer(found: Comparison) -> Text:
+def summary(comparison: Comparison) -> Text:
     """Which of both needs less and is faster, and by how much."""
-    first, second = found.files
-    if not found.changes:
+    first, second = comparison.files
+    if not comparison.changes:
         return Text(f"{first} and {second} mean the same to DeepSpeed.", style="bold")
-    if not found.ends:
-        keys = "one key means" if len(found.changes) == 1 else f"{len(found.changes)} keys mean"
+    if not comparison.ends:
+        keys = "one key means" if len(comparison.changes) == 1 else f"{len(comparison.changes)} keys mean"
         return Text(f"{first} and {second}: {keys} something else. What that does is counted with --model.",
                     style="bold")  # fmt: skip
-    before, after = found.ends
+    before, after = comparison.ends
     clauses = [_needs(before, after, first), *_host(before, after), *_speed(before, after)]
     short = [f" {name} does not fit: it {end.fit.shortage}." if not end.fit.possible else
              f" {name} {end.fit.shortage}."
-             for name, end in zip(found.files, found.ends, strict=True) if end.fit.fits is False]  # fmt: skip
+             for name, end in zip(comparison.files, comparison.ends, strict=True) if end.fit.fits is False]  # fmt: skip
     text = f"{title(before.job.model)} on {gpus(before.job)}: {second} {_listed(clauses)}.{''.join(short)}"
     return Text(text, style="bold red" if len(short) == 2 else "bold green")
 
@@ -95,21 +95,21 @@ def _speed(before: Counted, after: Counted) -> list[str]:
     return [f"is {abs(b / a - 1):.1%} {'faster' if b > a else 'slower'} {rates}"]
 
 
-def details(found: Comparison, *, brief: bool) -> list[RenderableType]:
+def details(comparison: Comparison, *, brief: bool) -> list[RenderableType]:
     """Every change with its numbers, and those that change nothing with the reason; `brief`: these by name alone."""
-    if not found.changes:
+    if not comparison.changes:
         return []
-    if not found.ends:
-        first = (_line(f"{_keys(change)}{_passed_over(change)}") for change in found.changes[:MOST])
-        return ["", *first, *_others(found.changes)]
-    idle = [change for change in found.changes if change.nothing]
-    shown = sorted((change for change in found.changes if not change.nothing), key=_weight)
+    if not comparison.ends:
+        first = (_line(f"{_keys(change)}{_passed_over(change)}") for change in comparison.changes[:MOST])
+        return ["", *first, *_others(comparison.changes)]
+    idle = [change for change in comparison.changes if change.nothing]
+    shown = sorted((change for change in comparison.changes if not change.nothing), key=_weight)
     parts: list[RenderableType] = []
     if shown:
         roomy = console().width >= ROOMY
-        parts += ["", *(_table if roomy else _blocks)(found, _rows(found, shown))]
+        parts += ["", *(_table if roomy else _blocks)(comparison, _rows(comparison, shown))]
         same = "=: the same" if roomy else "what is not named stays the same"
-        parts.append(Text(LEGEND.format(found.files[0], same), style="dim"))
+        parts.append(Text(LEGEND.format(comparison.files[0], same), style="dim"))
     parts += [_line(f"{_keys(change)}: refused by itself. {change.refused}", "yellow")
               for change in shown if change.alone is None]  # fmt: skip
     for name, uncounted in (("Not counted", True), ("Changes nothing here", False)):
@@ -117,10 +117,10 @@ def details(found: Comparison, *, brief: bool) -> list[RenderableType]:
                  for one in idle if one.uncounted is uncounted]  # fmt: skip
         parts += ["", heading(name), *lines[:MOST], *_others(lines)] if lines and not brief else []
     if brief:
-        end = found.ends[1]
+        end = comparison.ends[1]
         used = {marks(end.job).needed, of_time(end.job, end.speed)}
-        return [*parts, *_idle(idle), *not_counted(end.job), *_left_out(found), legend(end.job, used)]
-    return [*parts, "", *trust(found.ends[1].job), *_left_out(found)]
+        return [*parts, *_idle(idle), *not_counted(end.job), *_left_out(comparison), legend(end.job, used)]
+    return [*parts, "", *trust(comparison.ends[1].job), *_left_out(comparison)]
 
 
 def _idle(changes: Sequence[ConfigChange]) -> list[RenderableType]:
@@ -134,28 +134,28 @@ def _idle(changes: Sequence[ConfigChange]) -> list[RenderableType]:
 
 
 def _others(every: Sequence[object]) -> list[RenderableType]:
-    """How many more there are than are shown."""
+    """Number of changes beyond those that are shown."""
     more = len(every) - MOST
     return [_line(f"and {more:,} more, which --json has", "dim")] if more > 0 else []
 
 
-def _left_out(found: Comparison) -> list[RenderableType]:
-    """Of the first config alone: `trust` names what is not counted of the second."""
-    first, second = ([*end.job.strategy.not_counted] for end in found.ends or ())
+def _left_out(comparison: Comparison) -> list[RenderableType]:
+    """What is not counted of the first config alone: `trust` names what is not of the second."""
+    first, second = ([*end.job.strategy.not_counted] for end in comparison.ends or ())
     own = [said for said in first if said not in second]
-    return [Text(f"Not counted of {found.files[0]}: {', '.join(own)}.", style="yellow")] if own else []
+    return [Text(f"Not counted of {comparison.files[0]}: {', '.join(own)}.", style="yellow")] if own else []
 
 
-def _rows(found: Comparison, shown: list[ConfigChange]) -> list[tuple[str, Effect | None]]:
+def _rows(comparison: Comparison, shown: list[ConfigChange]) -> list[tuple[str, Effect | None]]:
     """What is named, and its numbers; then all together, where that is something else than the one change."""
     rows: list[tuple[str, Effect | None]] = []
     for change in shown:
         only = change.alone is not None and change.alone.nothing
         rows.append((f"{_keys(change)}{f' ({BESIDE})' if only else ''}", change.last if only else change.alone))
     if len(shown) > 1:
-        if not found.adds_up:
-            rows.append((SUM, found.added_up))
-        rows.append((ALL, found.together))
+        if not comparison.adds_up:
+            rows.append((SUM, comparison.added_up))
+        rows.append((ALL, comparison.together))
     return rows
 
 
@@ -167,33 +167,34 @@ def _weight(change: ConfigChange) -> tuple[float, ...]:
     return (0, 0, 0) if one is None else (-abs(one.needed), -abs(one.host), -abs(one.step or 0))
 
 
-def _columns(found: Comparison, rows: list[tuple[str, Effect | None]]) -> list[Column]:
+def _columns(comparison: Comparison, rows: list[tuple[str, Effect | None]]) -> list[Column]:
     """Those in which anything differs; tokens/s say nothing that the step does not where all steps have as many."""
-    other_batch = found.ends is not None and found.ends[0].batch != found.ends[1].batch
+    other_batch = comparison.ends is not None and comparison.ends[0].batch != comparison.ends[1].batch
     columns = [column for column in COLUMNS if any(effect and getattr(effect, column[1]) for _name, effect in rows)]
     return columns if other_batch else [column for column in columns if column[1] != RATE]
 
 
-def _table(found: Comparison, rows: list[tuple[str, Effect | None]]) -> list[RenderableType]:
-    columns = _columns(found, rows)
+def _table(comparison: Comparison, rows: list[tuple[str, Effect | None]]) -> list[RenderableType]:
+    columns = _columns(comparison, rows)
     grid = table(["", *(name for name, _field, _written in columns)])
     for name, effect in rows:
         cells = [_cell(effect, field, written) for _name, field, written in columns]
         grid.add_row(_broken(name), *cells, style="bold" if name in (SUM, ALL) else "")
-    return [grid, *_not_additive(found)]
+    return [grid, *_not_additive(comparison)]
 
 
-def _blocks(found: Comparison, rows: list[tuple[str, Effect | None]]) -> list[RenderableType]:
+def _blocks(comparison: Comparison, rows: list[tuple[str, Effect | None]]) -> list[RenderableType]:
     """Where a table has no room: the numbers below each key."""
     parts: list[RenderableType] = []
     for name, effect in rows:
-        cells = [(head, _cell(effect, field, written)) for head, field, written in _columns(found, [(name, effect)])]
+        columns = _columns(comparison, [(name, effect)])
+        cells = [(head, _cell(effect, field, written)) for head, field, written in columns]
         parts += [Text(name, style="bold"), _line(", ".join(f"{head} {cell}" for head, cell in cells) or "=")]
-    return [*parts, *_not_additive(found)]
+    return [*parts, *_not_additive(comparison)]
 
 
-def _not_additive(found: Comparison) -> list[RenderableType]:
-    if found.adds_up or found.added_up is None:
+def _not_additive(comparison: Comparison) -> list[RenderableType]:
+    if comparison.adds_up or comparison.added_up is None:
         return []
     return [Text("The changes act on each other: what they do together is not the sum of what each does alone.")]
 

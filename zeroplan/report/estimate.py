@@ -31,7 +31,7 @@ EXPERTS_STAY = (
 )
 
 
-class Estimate(NamedTuple):
+class CountedStrategy(NamedTuple):
     """One strategy, counted both ways."""
 
     job: Job
@@ -42,7 +42,7 @@ class Estimate(NamedTuple):
     """None where no card is named."""
 
 
-def details(estimates: list[Estimate], assumed: tuple[str, ...], *, everything: bool) -> list[RenderableType]:
+def details(estimates: list[CountedStrategy], assumed: tuple[str, ...], *, everything: bool) -> list[RenderableType]:
     """The tables of `estimate -v`, for one strategy or for several side by side; `everything`: each line and term."""
     parts: list[RenderableType] = [
         "",
@@ -56,7 +56,7 @@ def details(estimates: list[Estimate], assumed: tuple[str, ...], *, everything: 
     return [*parts, "", *assumptions(assumed)] if assumed else parts
 
 
-def answer(estimates: list[Estimate]) -> Text:
+def summary(estimates: list[CountedStrategy]) -> Text:
     """The one sentence the reader came for."""
     job = estimates[0].job
     what = f"{title(job.model)} on {gpus(job)}: "
@@ -75,11 +75,11 @@ def answer(estimates: list[Estimate]) -> Text:
     clauses += [f"{_name(e)} {e.fit.shortage}" for e in estimates if not e.fit.possible]
     clauses += on_host(estimates[-1].job, *(e.fit for e in estimates))
     runs = estimates[0].speed if len(estimates) == 1 and estimates[0].fit.possible else None
-    took = f" {step.answer(runs)}" if runs else ""
+    took = f" {step.summary(runs)}" if runs else ""
     return Text(f"{what}{'; '.join(clauses)}.{took}", style=f"bold {_colour(estimates)}")
 
 
-def held_answer(estimates: list[Estimate]) -> Text:
+def held_summary(estimates: list[CountedStrategy]) -> Text:
     """What still holds of a job of which a part is not planned."""
     held = ", ".join(f"{_name(e)} {gib(total(e.real.gpu.resident))}" for e in estimates)
     job = estimates[0].job
@@ -87,7 +87,7 @@ def held_answer(estimates: list[Estimate]) -> Text:
     return Text(text, style="bold yellow")
 
 
-def held_details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[RenderableType]:
+def held_details(estimates: list[CountedStrategy], assumed: tuple[str, ...]) -> list[RenderableType]:
     """The lines of that, of each stage."""
     grid = table(["held between steps", *map(_name, estimates)])
     names = dict.fromkeys(entry.name for e in estimates for entry in e.real.gpu.resident)
@@ -98,7 +98,7 @@ def held_details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[Re
     return ["", grid, "", *assumptions(assumed)]
 
 
-def _colour(estimates: list[Estimate]) -> str:
+def _colour(estimates: list[CountedStrategy]) -> str:
     verdicts = {e.fit.verdict for e in estimates}
     return "green" if FITS in verdicts else "yellow" if TIGHT in verdicts else "red"
 
@@ -110,8 +110,8 @@ def _tight(verdict: Fit) -> str:
     )
 
 
-def _step(estimates: list[Estimate], *, everything: bool) -> list[RenderableType]:
-    """How long it takes, where a card is named."""
+def _step(estimates: list[CountedStrategy], *, everything: bool) -> list[RenderableType]:
+    """The time of a step, where a card is named."""
     if len(estimates) == 1:
         speed = estimates[0].speed
         return step.alone(estimates[0].job, speed, everything=everything) if speed else []
@@ -122,12 +122,12 @@ def _step(estimates: list[Estimate], *, everything: bool) -> list[RenderableType
     return ["", heading("How long an optimizer step takes"), *tables, step.trust(estimates[0].job, known[0])]
 
 
-def _step_table(estimates: list[Estimate]) -> Table:
+def _step_table(estimates: list[CountedStrategy]) -> Table:
     speeds = [entry.speed if entry.fit.possible else None for entry in estimates]
     return step.side_by_side([_name(entry) for entry in estimates], speeds)
 
 
-def _name(estimate: Estimate) -> str:
+def _name(estimate: CountedStrategy) -> str:
     return f"ZeRO-{estimate.job.strategy.stage}"
 
 
@@ -135,14 +135,14 @@ def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _abreast(made: Callable[[list[Estimate]], Table], estimates: list[Estimate]) -> list[Table]:
+def _abreast(made: Callable[[list[CountedStrategy]], Table], estimates: list[CountedStrategy]) -> list[Table]:
     """All stages side by side, or two at a time where the terminal would fold their names."""
     if len(estimates) <= PAIR or console().width >= SIDE_BY_SIDE:
         return [made(estimates)]
     return [made(estimates[at : at + PAIR]) for at in range(0, len(estimates), PAIR)]
 
 
-def _paper_table(estimates: list[Estimate]) -> Table:
+def _paper_table(estimates: list[CountedStrategy]) -> Table:
     grid = table(["", *map(_name, estimates)])
     for index, entry in enumerate(estimates[0].paper.gpu.resident):
         grid.add_row(entry.name, *(gb(e.paper.gpu.resident[index].bytes) for e in estimates))
@@ -150,7 +150,7 @@ def _paper_table(estimates: list[Estimate]) -> Table:
     return grid
 
 
-def _need_table(estimates: list[Estimate]) -> Table:
+def _need_table(estimates: list[CountedStrategy]) -> Table:
     grid = table(["", *map(_name, estimates)])
     grid.add_row("held between steps", *(gib(total(e.real.gpu.resident)) for e in estimates))
     rows = [("+ gradients and buffers", "buffers"), ("+ activations", "activations")]
@@ -176,31 +176,31 @@ def _need_table(estimates: list[Estimate]) -> Table:
     return grid
 
 
-def _add_levels(grid: Table, estimates: list[Estimate]) -> None:
+def _add_levels(grid: Table, estimates: list[CountedStrategy]) -> None:
     """What other instruments would show, from the least to the most that published runs did."""
-    found = [shown_by(e.job, e.real) for e in estimates]
-    if not all(found):
+    levels = [shown_by(e.job, e.real) for e in estimates]
+    if not all(levels):
         return
     used = USED if estimates[0].job.cluster.maker == NVIDIA else USED_ON_OTHERS
     for index, label in ((1, RESERVED), (2, used)):
-        grid.add_row(label, *(between(each[index].low, each[index].high) for each in found), style="dim")
+        grid.add_row(label, *(between(each[index].low, each[index].high) for each in levels), style="dim")
 
 
-def _peak(estimates: list[Estimate]) -> list[RenderableType]:
-    """Of one strategy, where the peak is and what makes most of it."""
+def _peak(estimates: list[CountedStrategy]) -> list[RenderableType]:
+    """Where the peak of a single strategy is and what makes most of it."""
     if len(estimates) > 1:
         return []
     peak = estimates[0].real.gpu.peak
     largest = ", ".join(f"{entry.name} {gib(entry.bytes)}" for entry in peak.largest)
-    found: list[RenderableType] = [
+    parts: list[RenderableType] = [
         Text(f"Largest at the peak ({peak.phase.replace('_', ' ')}, {peak.place}): {largest}.")
     ]
     if experts_stay_gathered(estimates[0]):
-        found.append(Text(EXPERTS_STAY, style="yellow"))
-    return found
+        parts.append(Text(EXPERTS_STAY, style="yellow"))
+    return parts
 
 
-def experts_stay_gathered(estimate: Estimate) -> bool:
+def experts_stay_gathered(estimate: CountedStrategy) -> bool:
     """Grouped products save views of their weights, whose storage then outlives DeepSpeed's release in forward."""
     strategy = estimate.job.strategy
     first = estimate.real.gpu.peak.largest[0].name
@@ -211,12 +211,12 @@ def experts_stay_gathered(estimate: Estimate) -> bool:
 
 
 def in_words(verdict: Fit) -> Text:
-    """In words."""
+    """The verdict in words, coloured."""
     said = str(verdict.verdict).replace("_", " ")
     return Text(said, style={FITS: "green", TIGHT: "yellow"}.get(verdict.verdict or "", "red"))
 
 
-def _free(estimate: Estimate) -> Text:
+def _free(estimate: CountedStrategy) -> Text:
     headroom = estimate.fit.gpu.headroom
     assert headroom is not None
     if headroom < 0:

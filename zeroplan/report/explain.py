@@ -20,14 +20,14 @@ from zeroplan.specs.job import Job
 from zeroplan.symbols import BY_LETTER, SYMBOLS, Symbol
 from zeroplan.units import gb, gib, seconds
 
-Found = list[tuple[Job, Line | Transfer]]
+Lines = list[tuple[Job, Line | Transfer]]
 
 
-def screen(found: Found, keys: list[Key], costs: dict[str, list[KeyCostRow]], job: Job) -> list[Any]:
+def screen(entries: Lines, keys: list[Key], costs: dict[str, list[KeyCostRow]], job: Job) -> list[Any]:
     """Each formula once, with what it gives at each stage; then the keys of that name, and what they cost."""
     parts: list[Any] = []
-    for rule in dict.fromkeys(entry.rule for _job, entry in found):
-        group = [(job, entry) for job, entry in found if entry.rule is rule]
+    for rule in dict.fromkeys(entry.rule for _job, entry in entries):
+        group = [(job, entry) for job, entry in entries if entry.rule is rule]
         parts += _formula(group)
     for known in keys:
         parts += _key(known)
@@ -36,7 +36,7 @@ def screen(found: Found, keys: list[Key], costs: dict[str, list[KeyCostRow]], jo
     return parts
 
 
-def _formula(group: Found) -> list[RenderableType]:
+def _formula(group: Lines) -> list[RenderableType]:
     _job, first = group[0]
     origin = provenance(first.rule)
     written = "" if _equations(group) else origin.equation
@@ -63,12 +63,12 @@ def _formula(group: Found) -> list[RenderableType]:
     return [*parts, ""]
 
 
-def _equations(group: Found) -> list[str]:
+def _equations(group: Lines) -> list[str]:
     """In the model's sizes, one for each model and stage, where bytes were counted operator by operator."""
     return [entry.equation for _job, entry in group if isinstance(entry, Line) and entry.equation]
 
 
-def _symbols(group: Found) -> list[Symbol]:
+def _symbols(group: Lines) -> list[Symbol]:
     """The letters that the formula, or each line's own equation, is written in."""
     first = group[0][1]
     if not (equations := _equations(group)):
@@ -77,7 +77,7 @@ def _symbols(group: Found) -> list[Symbol]:
     return [symbol for letter, symbol in BY_LETTER.items() if letter in used]
 
 
-def distinct(group: Found) -> Found:
+def distinct(group: Lines) -> Lines:
     seen: set[tuple[int, int, str]] = set()
     kept = []
     for job, entry in group:
@@ -117,11 +117,11 @@ def _costs(job: Job, known: Key, rows: list[KeyCostRow]) -> list[RenderableType]
         nothing = "no byte and no call of this model's depends on it here"
         uncounted = "it moves bytes that this version does not count"
         return [*stops, Text(f"  {uncounted if known.name in UNCOUNTED else nothing}"), ""]
-    grid = table(["", *(_value(value) for value, _found, _job in counted)])
-    quantities = [_quantities(changed, found) for _stated, found, changed in counted]
+    grid = table(["", *(_value(value) for value, _ledger, _job in counted)])
+    quantities = [_quantities(changed, ledger) for _stated, ledger, changed in counted]
     same = []
     for name, first in quantities[0].items():
-        shown = [found[name] for found in quantities]
+        shown = [one[name] for one in quantities]
         if len(set(shown)) > 1:
             grid.add_row(name, *shown)
         else:
@@ -131,18 +131,18 @@ def _costs(job: Job, known: Key, rows: list[KeyCostRow]) -> list[RenderableType]
     return [Text(what), grid, *alike, *stops, ""]
 
 
-def _quantities(job: Job, found: Ledger) -> dict[str, str]:
+def _quantities(job: Job, ledger: Ledger) -> dict[str, str]:
     """All that a key may change, of one GPU or rank, or of a node."""
-    times = [(t, t.times(job.strategy.micro_steps)) for t in found.traffic]
-    step = {"a step": seconds(step_time(job, found).total)} if job.cluster.gpu else {}
-    phases = {f"GPU, {phase}": gib(less_activations(found.gpu, phase)) for phase in ("forward", "backward", "step")}
+    times = [(t, t.times(job.strategy.micro_steps)) for t in ledger.traffic]
+    step = {"a step": seconds(step_time(job, ledger).total)} if job.cluster.gpu else {}
+    phases = {f"GPU, {phase}": gib(less_activations(ledger.gpu, phase)) for phase in ("forward", "backward", "step")}
     return {
-        "GPU, held": gib(total(found.gpu.resident)), **phases,
-        "host": gib(total(found.host.resident)), "NVMe": gib(total(found.nvme.resident)),
+        "GPU, held": gib(total(ledger.gpu.resident)), **phases,
+        "host": gib(total(ledger.host.resident)), "NVMe": gib(total(ledger.nvme.resident)),
         "collectives": f"{sum(n * t.calls for t, n in times):,}",
         "sent by one rank": gb(sum(n * t.wire_bytes for t, n in times)),
-        "copied over PCIe": gb(sum(c.line.bytes for c in found.copies if "gpu" in (c.source, c.target))),
-        "read and written": gb(sum(c.line.bytes for c in found.copies if "nvme" in (c.source, c.target))), **step,
+        "copied over PCIe": gb(sum(c.line.bytes for c in ledger.copies if "gpu" in (c.source, c.target))),
+        "read and written": gb(sum(c.line.bytes for c in ledger.copies if "nvme" in (c.source, c.target))), **step,
     }  # fmt: skip
 
 

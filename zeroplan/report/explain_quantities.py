@@ -15,18 +15,18 @@ from zeroplan.specs.job import Job
 from zeroplan.symbols import SYMBOLS
 from zeroplan.units import gib, seconds
 
-Found = Sequence[tuple[Job, Quantity]]
+Quantities = Sequence[tuple[Job, Quantity]]
 
 
-def screen(found: Found) -> list[RenderableType]:
+def screen(entries: Quantities) -> list[RenderableType]:
     """Each formula once, with what it gives at each stage."""
     parts: list[RenderableType] = []
-    for rule in dict.fromkeys(entry.rule for _job, entry in found):
-        parts += _formula([(job, entry) for job, entry in found if entry.rule is rule])
+    for rule in dict.fromkeys(entry.rule for _job, entry in entries):
+        parts += _formula([(job, entry) for job, entry in entries if entry.rule is rule])
     return parts
 
 
-def _formula(group: Found) -> list[RenderableType]:
+def _formula(group: Quantities) -> list[RenderableType]:
     job, first = group[0]
     source = SOURCES[first.origin.source]
     grid = table(["  at", "worked out", ""])

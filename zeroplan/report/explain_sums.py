@@ -22,22 +22,22 @@ LEVELS = {
 """What the levels beyond the counted one are called in tables, and what they are."""
 
 
-def screen(found: Sequence[tuple[Job, Sum]]) -> list[RenderableType]:
+def screen(sums: Sequence[tuple[Job, Sum]]) -> list[RenderableType]:
     """Parts below one another, strategies side by side."""
-    if not found:
+    if not sums:
         return []
-    job, first = found[0]
-    grid = table(["", *(f"ZeRO-{one.strategy.stage}" for one, _sum in found)])
+    job, first = sums[0]
+    grid = table(["", *(f"ZeRO-{one.strategy.stage}" for one, _sum in sums)])
     show = SHOWN[first.unit]
-    for name in dict.fromkeys(name for _job, one in found for name, _value in one.parts):
-        grid.add_row(f"  {name}", *(show(of) if (of := _of(one, name)) else "-" for _job, one in found))
-    grid.add_row(f"  {first.name}", *(show(one.value) for _job, one in found), style="bold")
+    for name in dict.fromkeys(name for _job, one in sums for name, _value in one.parts):
+        grid.add_row(f"  {name}", *(show(of) if (of := _of(one, name)) else "-" for _job, one in sums))
+    grid.add_row(f"  {first.name}", *(show(one.value) for _job, one in sums), style="bold")
     return [
         heading(f"{first.name}: the sum of its parts"), Text(f"  {first.meaning}"),
         Text(f"  for {title(job.model)} on {gpus(job)}:"), grid,
-        *(Text(f"  ZeRO-{one.strategy.stage}: {each.said}") for one, each in found if each.said),
+        *(Text(f"  ZeRO-{one.strategy.stage}: {each.said}") for one, each in sums if each.said),
         Text("  Each part has a formula: zeroplan explain, with its name."),
-        Text(f"  evidence: {', '.join(dict.fromkeys(one.evidence for _job, one in found))}"), "",
+        Text(f"  evidence: {', '.join(dict.fromkeys(one.evidence for _job, one in sums))}"), "",
     ]  # fmt: skip
 
 
@@ -45,20 +45,20 @@ def _of(one: Sum, name: str) -> float:
     return sum(value for part, value in one.parts if part == name)
 
 
-def levels_screen(name: str, found: Sequence[tuple[Job, Level]]) -> list[RenderableType]:
+def levels_screen(name: str, levels: Sequence[tuple[Job, Level]]) -> list[RenderableType]:
     """A range that has no formula, with what it was read from."""
-    if not found:
+    if not levels:
         return []
-    job = found[0][0]
+    job = levels[0][0]
     grid = table(["", "least", "likely", "most"])
-    for one, level in found:
+    for one, level in levels:
         grid.add_row(f"  ZeRO-{one.strategy.stage}", gib(level.low), gib(level.bytes), gib(level.high))
     reasons: dict[str, list[str]] = {}
-    for one, level in found:
+    for one, level in levels:
         reasons.setdefault(level.reason, []).append(f"ZeRO-{one.strategy.stage}")
     return [
         heading(f"{name}: a range, read in published runs"), Text(f"  {LEVELS[name]}"),
         Text(f"  for {title(job.model)} on {gpus(job)}:"), grid,
         *(Text(f"  {', '.join(stages)}: {reason}") for reason, stages in reasons.items()),
-        Text(f"  evidence: {', '.join(dict.fromkeys(level.evidence for _job, level in found))}"), "",
+        Text(f"  evidence: {', '.join(dict.fromkeys(level.evidence for _job, level in levels))}"), "",
     ]  # fmt: skip

@@ -23,16 +23,16 @@ WHOLE = 0.095
 """Shares from here on are shown in whole per cent."""
 
 
-def answer(found: Front) -> Text:
+def summary(front: Front) -> Text:
     """The two ends, and how many plans lie between them."""
-    first, last = found.rows[0], found.rows[-1]
+    first, last = front.rows[0], front.rows[-1]
     what = f"{title(first.job.model)} on {gpus(first.job)}"
-    if len(found.rows) == 1:
+    if len(front.rows) == 1:
         return Text(
             f"{what}: {label(first)} is both the fastest and the leanest: {_ends(first)}.", style="bold green"
         )
     return Text(
-        f"{what}: {len(found.rows)} plans from {_ends(first)} ({label(first)}) to {_ends(last)} ({label(last)}).",
+        f"{what}: {len(front.rows)} plans from {_ends(first)} ({label(first)}) to {_ends(last)} ({label(last)}).",
         style="bold green",
     )
 
@@ -41,26 +41,26 @@ def _ends(row: Candidate) -> str:
     return f"{seconds(row.time.total)} a step in {gib(row.fit.gpu.needed)}"
 
 
-def details(found: Front, apart: float, *, brief: bool) -> list[RenderableType]:
+def details(front: Front, apart: float, *, brief: bool) -> list[RenderableType]:
     """The table, how its rows were chosen, and how one of them becomes a config."""
-    first = found.rows[0]
-    notes = [f"{_chosen(apart)} Of {compared(found)} none is faster and leaner than a row."]
+    first = front.rows[0]
+    notes = [f"{_chosen(apart)} Of {compared(front)} none is faster and leaner than a row."]
     if capacity := first.job.cluster.capacity:
-        row = found.rows[len(found.rows) // 2]
+        row = front.rows[len(front.rows) // 2]
         notes.append(
             f"To have a row's config, leave out --objective and write as --headroom what it leaves of the card's "
-            f"{gib(capacity)}, as in --headroom {_headroom(row, capacity)} for row {len(found.rows) // 2 + 1}."
+            f"{gib(capacity)}, as in --headroom {_headroom(row, capacity)} for row {len(front.rows) // 2 + 1}."
         )
     if brief:
         used = {*_signs(first)}
-        rows = len(found.rows)
+        rows = len(front.rows)
         some = sorted({round(at * (rows - 1) / (FEW - 1)) for at in range(FEW)}) if rows > FEW else range(rows)
         said = [f"{rows - len(some)} rows between these: -v has all."] * (rows > FEW)
         below = [Text(note, style="dim") for note in [*said, *notes[1:]]]
-        return ["", _table(found, some), *below, legend(first.job, used)]
+        return ["", _table(front, some), *below, legend(first.job, used)]
     step = step_trust(first.job, first.speed) if first.speed else None
     below = [Text(note, style="dim") for note in notes]
-    return ["", _table(found, range(len(found.rows))), *below, *trust(first.job), *([step] if step else [])]
+    return ["", _table(front, range(len(front.rows))), *below, *trust(first.job), *([step] if step else [])]
 
 
 def _chosen(apart: float) -> str:
@@ -82,15 +82,15 @@ def _signs(row: Candidate) -> tuple[str, str]:
     return marks(row.job).needed, of_time(row.job, row.speed)
 
 
-def _table(found: Front, places: Sequence[int]) -> Table:
-    """Of the rows in these places."""
-    first, names = found.rows[0], described(found.rows)
+def _table(front: Front, places: Sequence[int]) -> Table:
+    """The table of the rows in these places."""
+    first, names = front.rows[0], described(front.rows)
     sizes, times = _signs(first)
     grid = table(["", "plan", f"{sizes}needed", "less", f"{times}step", "slower", f"{times}tokens/s/GPU"])
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
     grid.columns[0].justify = "right"
     for place in places:
-        number, row, name = place + 1, found.rows[place], names[place]
+        number, row, name = place + 1, front.rows[place], names[place]
         less, slower = first.fit.gpu.needed - row.fit.gpu.needed, row.time.total / first.time.total - 1
         each = f"{row.speed.tokens_per_gpu:,.0f}" if row.speed else "-"
         grid.add_row(

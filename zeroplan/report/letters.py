@@ -18,7 +18,7 @@ def letters_in(equations: Iterable[str]) -> set[str]:
 
 
 def valued(used: set[str], sizes: Mapping[str, int]) -> dict[str, int]:
-    """Of these letters those that sizes of the model have a value for: their own, or a product's (T = b·s)."""
+    """Values of those letters that sizes of the model have one for: their own, or a product's (T = b·s)."""
     values = dict(sizes)
     for letter, product in JOINT:
         if all(name in values for name, exponent in product.items() if exponent > 0):

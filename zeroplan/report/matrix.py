@@ -35,14 +35,14 @@ class Cell(Protocol):
     def verdict(self) -> str | None: ...
 
 
-class Row(Protocol):
+class ModelRow(Protocol):
     @property
     def model(self) -> Model: ...
     @property
     def cells(self) -> Mapping[str, Cell | str]: ...
 
 
-def answer(rows: Sequence[Row], cluster: Cluster) -> Text:
+def summary(rows: Sequence[ModelRow], cluster: Cluster) -> Text:
     """The first strategy of each model that fits."""
     if cluster.capacity is None:
         return Text(f"What each of {_gpus(cluster)} needs, in GiB.", style="bold")
@@ -51,14 +51,14 @@ def answer(rows: Sequence[Row], cluster: Cluster) -> Text:
         fitting = next((name for name, cell in row.cells.items() if _verdict(cell) == FITS), "")
         first.setdefault(fitting, []).append(row.model.name)
     nothing = first.pop("", [])
-    found = ", ".join(f"{name} for {_listed(models, 'and')}" for name, models in first.items())
-    clauses = [f"the first that fits is {found}"] * bool(found)
+    listed = ", ".join(f"{name} for {_listed(models, 'and')}" for name, models in first.items())
+    clauses = [f"the first that fits is {listed}"] * bool(listed)
     clauses += [f"nothing fits for {_listed(nothing, 'or')}"] * bool(nothing)
     text = f"On {_gpus(cluster)}: {'; '.join(clauses)}."
-    return Text(text, style="bold green" if found else "bold red")
+    return Text(text, style="bold green" if listed else "bold red")
 
 
-def details(rows: Sequence[Row], cluster: Cluster) -> list[RenderableType]:
+def details(rows: Sequence[ModelRow], cluster: Cluster) -> list[RenderableType]:
     """One row for each model, and what the signs behind sizes mean."""
     columns = list(rows[0].cells)
     grid = table(["~GiB per GPU", *columns])
@@ -74,7 +74,7 @@ def details(rows: Sequence[Row], cluster: Cluster) -> list[RenderableType]:
     return ["", grid, legend, *reasons]
 
 
-def markdown(rows: Sequence[Row], cluster: Cluster) -> str:
+def markdown(rows: Sequence[ModelRow], cluster: Cluster) -> str:
     """A table for a README, and its legend below."""
     columns = ["GiB per GPU", *rows[0].cells]
     lines = [columns, ["---", *["---:"] * len(rows[0].cells)]]
@@ -83,8 +83,8 @@ def markdown(rows: Sequence[Row], cluster: Cluster) -> str:
     return f"{grid}\n\n{_gpus(cluster)}. {_legend(rows, cluster)}"
 
 
-def comma_separated(rows: Sequence[Row]) -> str:
-    """Of each strategy GiB and the verdict: fits, tight, does_not_fit, or nothing where no capacity is known."""
+def comma_separated(rows: Sequence[ModelRow]) -> str:
+    """CSV: GiB of each strategy and the verdict, fits, tight or does_not_fit; nothing where no capacity is known."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     strategies = list(rows[0].cells)
@@ -124,7 +124,7 @@ def _verdict(cell: Cell | str) -> str | None:
     return DOES_NOT_FIT if isinstance(cell, str) else cell.verdict
 
 
-def _legend(rows: Sequence[Row], cluster: Cluster) -> str:
+def _legend(rows: Sequence[ModelRow], cluster: Cluster) -> str:
     shown = [_shown(cell) for row in rows for cell in row.cells.values()]
     parts = [OFFLOADED, SIZES]
     if any(text.endswith(CLOSE) for text in shown):
@@ -138,8 +138,8 @@ def _legend(rows: Sequence[Row], cluster: Cluster) -> str:
     return " ".join(parts)
 
 
-def _usable(rows: Sequence[Row], capacity: int) -> int:
-    """Of a GPU, less what is kept free."""
+def _usable(rows: Sequence[ModelRow], capacity: int) -> int:
+    """Bytes of a GPU, less what is kept free."""
     cells = (cell for row in rows for cell in row.cells.values() if not isinstance(cell, str))
     return next((cell.needed + cell.headroom for cell in cells if cell.headroom is not None), capacity)
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from zeroplan.errors import printable
-from zeroplan.observe.beside import SUM, Observed
+from zeroplan.observe.comparison import SUM, Observed
 from zeroplan.observe.log import Log
 from zeroplan.report.console import console, heading, table
 from zeroplan.report.subject import title
@@ -25,13 +25,13 @@ MOST_OFF = 12
 LETTERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"))
 
 
-def answer(job: Job, log: Log, rows: list[Observed]) -> Text:
+def summary(job: Job, log: Log, rows: list[Observed]) -> Text:
     """What was read, without a verdict."""
-    told = f"{log.steps:,} optimizer steps" if log.steps else "no count of steps"
+    extent = f"{log.steps:,} optimizer steps" if log.steps else "no count of steps"
     if log.runs > 1:
-        told = f"the last of {log.runs} runs, from line {log.first:,} on, {told}"
+        extent = f"the last of {log.runs} runs, from line {log.first:,} on, {extent}"
     what = f"{title(job.model)} on {job.ranks} GPU{'s' if job.ranks > 1 else ''}, ZeRO-{job.strategy.stage}"
-    read = f"{len(rows)} numbers of {printable(log.path)} ({log.lines:,} lines, {told})"
+    read = f"{len(rows)} numbers of {printable(log.path)} ({log.lines:,} lines, {extent})"
     return Text(f"{what}: {read} beside their prediction.", style="bold")
 
 
@@ -49,8 +49,8 @@ def details(log: Log, rows: list[Observed], notes: list[str], *, brief: bool) ->
         said = f"{len(known) - len(off)} as predicted, {len(rows) - len(known)} without a prediction: -v has all."
         parts += ["", *([_table(log, off[:MOST_OFF])] if off else []), Text(said, style="dim")]
         return [*parts, *(Text(note, style="dim") for note in notes)]
-    for group, found in groupby(rows, key=lambda row: row.group):
-        parts += ["", heading(group), _table(log, list(found))]
+    for group, of_group in groupby(rows, key=lambda row: row.group):
+        parts += ["", heading(group), _table(log, list(of_group))]
     parts += ["", *(Text(note, style="dim") for note in notes)]
     return parts
 
@@ -92,7 +92,7 @@ def _difference(row: Observed) -> str:
 
 
 def _share(row: Observed) -> str:
-    """The same of the observed."""
+    """Predicted less observed, as a share of the observed."""
     if not row.difference or not row.observed:
         return ""
     share = row.difference / row.observed
@@ -100,7 +100,7 @@ def _share(row: Observed) -> str:
 
 
 def _seen(row: Observed) -> str:
-    """How often, and which of them it is."""
+    """Number of observations, and the statistic of them that is shown."""
     if row.statistic == SUM:
         return f"{row.seen:,} calls"
     return "once" if row.seen == 1 else f"{row.statistic} of {row.seen:,}"

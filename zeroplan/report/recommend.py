@@ -28,7 +28,7 @@ from zeroplan.specs.strategy import Strategy
 from zeroplan.units import gb, gib, seconds
 
 if TYPE_CHECKING:
-    from zeroplan.emit.folder import Written
+    from zeroplan.emit.folder import WrittenFiles
     from zeroplan.training import TrainingRun
 
 MOST_ROWS = 12
@@ -39,7 +39,7 @@ def details(
     assumed: tuple[str, ...],
     target: str,
     given: dict[str, Any] | None = None,
-    written: Written | None = None,
+    written: WrittenFiles | None = None,
     run: TrainingRun | None = None,
     outside: Sequence[Rejected] = (),
 ) -> list[RenderableType]:
@@ -52,9 +52,9 @@ def details(
         others = "Why the others lost, each with one thing changed" if plan.chosen else "Nearest to fitting"
         parts += [heading(others), _others(plan)]
         parts += [searched(plan), *map(_outside, outside), ""]
-    if plan.ways_out:
-        parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.ways_out), _predicted()]
-    parts += [""] if plan.ways_out else []
+    if plan.suggestions:
+        parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.suggestions), _predicted()]
+    parts += [""] if plan.suggestions else []
     if plan.chosen and target == "hf":
         arguments = ", ".join(f"{key}={value}" for key, value in training_arguments(plan.chosen.job, given).items())
         parts += [Text(f'TrainingArguments({arguments}, deepspeed="ds_config.json")'), ""]
@@ -71,7 +71,7 @@ def _predicted() -> Text:
     return Text("Speeds are predicted, another card's with this one's links; no step was measured.", style="dim")
 
 
-def answer(job: Job, plan: Plan, run: TrainingRun | None = None) -> Text:
+def summary(job: Job, plan: Plan, run: TrainingRun | None = None) -> Text:
     what = f"{title(job.model)} on {gpus(job)}"
     if plan.chosen is None:
         nearest = plan.rejected[0]
@@ -133,14 +133,14 @@ def _plan_table(chosen: Candidate, run: TrainingRun | None) -> Table:
 
 
 def _step(chosen: Candidate) -> list[tuple[str, str]]:
-    found = speed_of(chosen.job, chosen.time)
-    low, high = seconds(found.interval.low), seconds(found.interval.high)
+    speed = speed_of(chosen.job, chosen.time)
+    low, high = seconds(speed.interval.low), seconds(speed.interval.high)
     parts = ", ".join(f"{group} {seconds(chosen.time.of(group))}" for group in GROUPS if chosen.time.of(group))
     card = "" if chosen.job.cluster.gpu else "; no card is named, and rates are guessed"
-    used = f", MFU {found.utilisation[0].value:.0%} (PaLM)" if found.utilisation else ""
+    used = f", MFU {speed.utilisation[0].value:.0%} (PaLM)" if speed.utilisation else ""
     return [
         ("step", f"{seconds(chosen.time.total)}, from {low} to {high}: {parts}{card}"),
-        ("tokens/s", f"{found.tokens_per_gpu:,.0f} per GPU{used}"),
+        ("tokens/s", f"{speed.tokens_per_gpu:,.0f} per GPU{used}"),
     ]
 
 
@@ -198,16 +198,16 @@ def searched(plan: Plan) -> Text:
     return Text(f"Of {compared(plan.searched)} none {better}.", style="dim")
 
 
-def compared(found: SearchSummary | Front) -> str:
+def compared(searched: SearchSummary | Front) -> str:
     """How many configurations there are and what became of them."""
     return (
-        f"{found.configurations:,} configurations (stage, offload, checkpointing, attention, micro-batch), of which "
-        f"{found.without_room:,} have no room and {found.evaluated:,} strategies were counted and timed,"
+        f"{searched.configurations:,} configurations (stage, offload, checkpointing, attention, micro-batch), of which "
+        f"{searched.without_room:,} have no room and {searched.evaluated:,} strategies were counted and timed,"
     )
 
 
-def _outside(found: Rejected) -> Text:
-    return Text(f"With {found.change} this plan {found.reason}.")
+def _outside(rejected: Rejected) -> Text:
+    return Text(f"With {rejected.change} this plan {rejected.reason}.")
 
 
 def _others(plan: Plan) -> Table:

@@ -18,22 +18,22 @@ BLOCK = '<pre style="white-space:pre;overflow-x:auto;line-height:normal">{code}<
 class Screen(NamedTuple):
     """What a command shows: the answer as one line, then the rest to the console's width."""
 
-    answer: Text
+    summary: Text
     parts: list[RenderableType]
 
 
 def screen(
-    answer: Text, head: list[RenderableType], body: list[RenderableType], said: Sequence[str], level: int
+    summary: Text, head: list[RenderableType], body: list[RenderableType], said: Sequence[str], level: int
 ) -> Screen:
     """At a level: the answer and what stands below it always, what its tables are, and what was assumed."""
     if level == QUIET:
-        return Screen(answer, head)
+        return Screen(summary, head)
     if level > BRIEF:
-        return Screen(answer, [*head, *body, "", *assumptions(tuple(said))])
+        return Screen(summary, [*head, *body, "", *assumptions(tuple(said))])
     from zeroplan.report.brief.assumed import assumed
     from zeroplan.report.brief.lines import within
 
-    return Screen(answer, within(answer, head, body, assumed(said)))
+    return Screen(summary, within(summary, head, body, assumed(said)))
 
 
 def text(screen: Screen) -> str:
@@ -51,5 +51,5 @@ def _printed(screen: Screen) -> Console:
         file=StringIO(), record=True, width=console().width, highlight=False, emoji=False, markup=False,
         force_jupyter=False, force_terminal=False,
     )  # fmt: skip
-    printed(out, screen.answer, *screen.parts)
+    printed(out, screen.summary, *screen.parts)
     return out

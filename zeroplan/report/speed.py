@@ -17,7 +17,7 @@ BAR = 30
 """Columns of the longest bar."""
 UNMEASURED = "No step was measured by this project."
 LEAST = 0.005
-"""Of the step, under which a term is not drawn."""
+"""Share of the step under which a term is not drawn."""
 CONVENTIONS = {
     MFU: "6·Ψ + 12·L·q·s FLOP a token: PaLM's convention, attention over all pairs",
     MFU_CAUSAL: "6·Ψ + 6·L·q·s FLOP a token: attention over a token and those before it",
@@ -26,7 +26,7 @@ CONVENTIONS = {
 """As the screen has room for them."""
 
 
-def answer(speed: Speed) -> str:
+def summary(speed: Speed) -> str:
     """A clause for the answer."""
     return f"A step takes about {seconds(speed.step.total)}, {speed.tokens_per_gpu:,.0f} tokens/s per GPU."
 
@@ -40,7 +40,7 @@ def in_one_line(speed: Speed, mark: str) -> str:
 
 
 def side_by_side(names: Sequence[str], speeds: Sequence[Speed | None]) -> Table:
-    """Of several strategies; None for one that does not fit, and takes no step."""
+    """The step of several strategies, a column each; None for one that does not fit, and takes no step."""
     known = [one for one in speeds if one]
     grid = table(["", *names])
 
@@ -60,7 +60,7 @@ def side_by_side(names: Sequence[str], speeds: Sequence[Speed | None]) -> Table:
 
 
 def alone(job: Job, speed: Speed, *, everything: bool) -> list[RenderableType]:
-    """Of one strategy: where the time goes, and for `everything` each term with its formula."""
+    """The step of one strategy: where the time goes, and for `everything` each term with its formula."""
     cards = f"{job.ranks} GPU{'s' if job.ranks > 1 else ''}"
     batch = f"micro-batch {job.strategy.micro_batch} × accumulation {job.strategy.micro_steps} × {cards}"
     title = f"How long an optimizer step takes ({batch} × {job.workload.seq:,} tokens = {speed.tokens:,} tokens)"

@@ -22,7 +22,7 @@ KINDS = (
 )
 """Field of an instant, how it is drawn without and with colour, and its meaning, from the bottom up."""
 SHARES = {"init": 1, "forward": 6, "backward": 9, "step": 3}
-"""Of the width; within a pass columns stand for the same number of moments, not of seconds."""
+"""Parts of the width; within a pass columns stand for the same number of moments, not of seconds."""
 
 
 def timeline(course: Sequence[Instant], counted: Ledger, width: int, *, whole: bool) -> list[RenderableType]:
@@ -31,7 +31,7 @@ def timeline(course: Sequence[Instant], counted: Ledger, width: int, *, whole: b
     label = len(_axis(most))
     phases = {phase: list(instants) for phase, instants in groupby(course, key=lambda instant: instant.phase)}
     columns = {phase: _columns(phases[phase], share) for phase, share in _widths(phases, width - label).items()}
-    drawn = [instant for found in columns.values() for instant in found]
+    drawn = [instant for column in columns.values() for instant in column]
     rows = [_row(row, drawn, most, label) for row in range(ROWS, 0, -1)]
     peak = max(range(len(drawn)), key=lambda at: drawn[at].bytes)
     full = drawn[peak]
@@ -39,7 +39,7 @@ def timeline(course: Sequence[Instant], counted: Ledger, width: int, *, whole: b
         "",
         heading("Allocated bytes over a step, per GPU (GiB)"),
         *rows,
-        Text(" " * label + "".join(phase[: len(found)].ljust(len(found)) for phase, found in columns.items())),
+        Text(" " * label + "".join(phase[: len(column)].ljust(len(column)) for phase, column in columns.items())),
         Text(" " * (label + peak) + "▲", style="bold"),
         Text(f"{' ' * label}{gib(full.bytes)} in {full.phase}, {full.place}", style="bold"),
         Text.assemble(*((f"{glyph} {meaning}   ", colour) for _field, glyph, colour, meaning in KINDS)),
@@ -49,17 +49,17 @@ def timeline(course: Sequence[Instant], counted: Ledger, width: int, *, whole: b
 
 def _notes(counted: Ledger, *, whole: bool) -> list[str]:
     """What is drawn, and what is not."""
-    found = [
+    notes = [
         "Init, the last micro-step and the update of a later step.",
         "Across: moments in order, not seconds; each column shows the fullest of its own.",
     ]
     peak = counted.gpu.peak
     if peak.phase in FIRST:
         most = f"{gib(total(peak.lines))} in {peak.phase.replace('_', ' ')}, {peak.place}"
-        found.append(f"The run's first step, which is not drawn, needs more: {most}.")
+        notes.append(f"The run's first step, which is not drawn, needs more: {most}.")
     if not whole:
-        found.append("Activations are closed forms here: forward and backward are known at their largest moments only.")
-    return found
+        notes.append("Activations are closed forms here: forward and backward are known at their largest moments only.")
+    return notes
 
 
 def _axis(size: float) -> str:

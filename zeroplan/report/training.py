@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def clause(run: TrainingRun) -> str:
-    """For the answer."""
+    """Sentence for the summary."""
     if not run.wanted.tokens:
         return f"{_per_million(run)}."
     cost = f", {_cost(run)}" if run.cost is not None else ""
@@ -30,32 +30,32 @@ def missed(run: TrainingRun) -> str:
     )
 
 
-def in_time(found: Fewest) -> str:
+def in_time(fewest: Fewest) -> str:
     """How many GPUs end in time."""
-    if found.gpus is None:
-        return f"None of up to {found.smaller:,} GPUs ends in time."
-    return f"{found.gpus:,} GPUs of this kind end in time (--gpus {found.gpus})."
+    if fewest.gpus is None:
+        return f"None of up to {fewest.smaller:,} GPUs ends in time."
+    return f"{fewest.gpus:,} GPUs of this kind end in time (--gpus {fewest.gpus})."
 
 
 def rows(run: TrainingRun) -> list[tuple[str, str]]:
-    """For the table of the plan."""
-    found: list[tuple[str, str]] = []
+    """Rows for the table of the plan."""
+    pairs: list[tuple[str, str]] = []
     if run.wanted.tokens:
         low, high = duration(run.low), duration(run.high)
         what = f"{count(run.wanted.tokens)} tokens in {run.steps:,} steps"
-        found.append(("run", f"{what}: {duration(run.seconds)}, from {low} to {high}; {_hours(run)}"))
+        pairs.append(("run", f"{what}: {duration(run.seconds)}, from {low} to {high}; {_hours(run)}"))
     if run.late is not None and run.wanted.deadline:
         left = f"{duration(-run.late)} to spare" if run.in_time else f"missed by {duration(run.late)}"
-        found.append(("deadline", f"{duration(run.wanted.deadline)}: {left}"))
+        pairs.append(("deadline", f"{duration(run.wanted.deadline)}: {left}"))
     if run.wanted.price:
         whole = f"{_cost(run)}; " if run.cost is not None else ""
         each = money(run.wanted.price.amount, run.wanted.price.currency)
-        found.append(("cost", f"{whole}{_per_million(run)}, at {each} a GPU-hour"))
-    return found
+        pairs.append(("cost", f"{whole}{_per_million(run)}, at {each} a GPU-hour"))
+    return pairs
 
 
 def columns(run: TrainingRun) -> list[str]:
-    """Of a table with a row for each card."""
+    """Heads of the columns in a table with a row for each card."""
     return ["takes"] * bool(run.wanted.tokens) + _costs(run, "cost", "per 1M tokens")
 
 
@@ -66,7 +66,7 @@ def cells(run: TrainingRun) -> list[str]:
 
 
 def _costs(run: TrainingRun, whole: str, each: str) -> list[str]:
-    """Of the run where its tokens are known, else of a million."""
+    """The head of a cost: of the run where its tokens are known, else of a million."""
     return [] if not run.wanted.price else [whole if run.wanted.tokens else each]
 
 

@@ -27,7 +27,7 @@ ADDRESSES = (
 )
 
 
-def answer(job: Job, rows: list[Checked], measured: dict[str, Any]) -> Text:
+def summary(job: Job, rows: list[Checked], measured: dict[str, Any]) -> Text:
     """Whether the run says what was predicted."""
     differing = [row for row in rows if not row.holds]
     ran = f"DeepSpeed {measured['versions']['deepspeed']} ran {title(job.model)} as rank {job.rank} of {job.ranks}, "
@@ -51,8 +51,8 @@ def details(rows: list[Checked], measured: dict[str, Any], *, brief: bool) -> li
         if differing := [row for row in rows if not row.holds]:
             parts += ["", _table(differing, other=other)]
         return ["", grid, *parts, *_with(measured)]
-    for group, found in groupby(rows, key=lambda row: row.group):
-        parts += ["", heading(group), _table(found, other=other)]
+    for group, of_group in groupby(rows, key=lambda row: row.group):
+        parts += ["", heading(group), _table(of_group, other=other)]
     if below := max((row.less for row in rows if row.difference > row.within * row.measured), default=0):
         parts += ["", Text(ADDRESSES.format(less=below), style="dim")]
     return [*parts, "", Text(LESS, style="dim"), *_with(measured)]

@@ -13,69 +13,69 @@ from zeroplan.plan import label
 from zeroplan.report.console import table
 from zeroplan.search import Candidate
 from zeroplan.units import gib, seconds
-from zeroplan.why import Row, Why
+from zeroplan.why import LineDifference, Why
 
 MOST_ROWS = 6
 LEAST = 0.01
-"""Of all differences together, under which a line stands among the others."""
+"""Share of all differences together under which a line stands among the others."""
 OTHERS = "others"
 
 
-def answer(found: Why) -> Text:
+def summary(why: Why) -> Text:
     """The reason as a sentence."""
-    strategy = f" Its best: {label(found.candidate)}." if found.candidate else ""
-    return Text(f"Why not {found.constraint}: {found.reason}.{strategy}", style="bold")
+    strategy = f" Its best: {label(why.candidate)}." if why.candidate else ""
+    return Text(f"Why not {why.constraint}: {why.reason}.{strategy}", style="bold")
 
 
-def details(found: Why, plan: Candidate | None) -> list[RenderableType]:
+def details(why: Why, plan: Candidate | None) -> list[RenderableType]:
     """The lines that differ from the plan's: of what is short, of seconds where nothing is; and what they sum up to."""
-    if plan is None or found.candidate is None:
+    if plan is None or why.candidate is None:
         return []
-    grid = table(["", "difference", "plan", found.constraint])
-    if found.lack or found.more is not None:
-        _add(grid, found.bytes, gib)
-        _add_sum(grid, _needed(plan, found), f"needed, {PLACES[found.of]}", gib)
-        _add_sum(grid, _step(plan, found), "step", seconds)
+    grid = table(["", "difference", "plan", why.constraint])
+    if why.lack or why.more is not None:
+        _add(grid, why.bytes, gib)
+        _add_sum(grid, _needed(plan, why), f"needed, {PLACES[why.of]}", gib)
+        _add_sum(grid, _step(plan, why), "step", seconds)
         return [grid]
-    _add(grid, found.seconds, seconds)
-    _add_sum(grid, _step(plan, found), "step", seconds)
-    _add_sum(grid, _needed(plan, found), f"needed, {PLACES[found.of]}", gib)
-    return [grid, *_scaled(plan, found)]
+    _add(grid, why.seconds, seconds)
+    _add_sum(grid, _step(plan, why), "step", seconds)
+    _add_sum(grid, _needed(plan, why), f"needed, {PLACES[why.of]}", gib)
+    return [grid, *_scaled(plan, why)]
 
 
-def _needed(plan: Candidate, found: Why) -> Row:
-    assert found.candidate is not None
-    return Row("", getattr(plan.fit, found.of).needed, getattr(found.candidate.fit, found.of).needed)
+def _needed(plan: Candidate, why: Why) -> LineDifference:
+    assert why.candidate is not None
+    return LineDifference("", getattr(plan.fit, why.of).needed, getattr(why.candidate.fit, why.of).needed)
 
 
-def _step(plan: Candidate, found: Why) -> Row:
-    return Row("", plan.time.total, plan.time.total + (found.slower or 0.0))
+def _step(plan: Candidate, why: Why) -> LineDifference:
+    return LineDifference("", plan.time.total, plan.time.total + (why.slower or 0.0))
 
 
-def _add(grid: Table, rows: Sequence[Row], shown: Callable[[float], str]) -> None:
+def _add(grid: Table, rows: Sequence[LineDifference], shown: Callable[[float], str]) -> None:
     """The largest differences, and the rest as one line."""
     spread = sum(abs(row.difference) for row in rows)
     large = [row for row in rows[:MOST_ROWS] if abs(row.difference) >= LEAST * spread]
     for row in large:
         grid.add_row(row.name, *_cells(row, shown))
     if rest := rows[len(large) :]:
-        both = Row(OTHERS, sum(row.plan for row in rest), sum(row.alternative for row in rest))
+        both = LineDifference(OTHERS, sum(row.plan for row in rest), sum(row.alternative for row in rest))
         grid.add_row(both.name, *_cells(both, shown))
 
 
-def _add_sum(grid: Table, row: Row, name: str, shown: Callable[[float], str]) -> None:
+def _add_sum(grid: Table, row: LineDifference, name: str, shown: Callable[[float], str]) -> None:
     grid.add_row(name, *_cells(row, shown), style="bold")
 
 
-def _cells(row: Row, shown: Callable[[float], str]) -> list[str]:
+def _cells(row: LineDifference, shown: Callable[[float], str]) -> list[str]:
     sign = "+" if row.difference > 0 else "-" if row.difference < 0 else ""
     return [f"{sign}{shown(abs(row.difference))}", *(shown(one) if one else "-" for one in (row.plan, row.alternative))]
 
 
-def _scaled(plan: Candidate, found: Why) -> list[RenderableType]:
+def _scaled(plan: Candidate, why: Why) -> list[RenderableType]:
     """Where the batches differ, what the seconds are of."""
-    assert found.candidate is not None
-    own, other = _sequences(plan), _sequences(found.candidate)
+    assert why.candidate is not None
+    own, other = _sequences(plan), _sequences(why.candidate)
     return [] if own == other else [Text(f"Seconds are of {own} sequences; its own steps have {other}.", style="dim")]
 
 

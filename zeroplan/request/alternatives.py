@@ -31,13 +31,13 @@ def read_constraints(typed: Sequence[str]) -> list[Constraint]:
 def read_constraint(typed: str) -> Constraint:
     """What one name asks after; `ZeRO-2`, `full checkpointing` and `optimizer on cpu` are zero-2 and so on."""
     name = _plain(typed)
-    found = _stage(name) or _offload(name) or _numbered(name, typed) or _overlap(name) or _attention(name)
+    constraint = _stage(name) or _offload(name) or _numbered(name, typed) or _overlap(name) or _attention(name)
     kind = name.removeprefix("checkpointing-")
-    if found is None and name.startswith("checkpointing-") and is_checkpointing(kind):
-        found = Constraint(name, {"checkpointing": kind}, lambda strategy: strategy.checkpointing == kind)
-    if found is None:
+    if constraint is None and name.startswith("checkpointing-") and is_checkpointing(kind):
+        constraint = Constraint(name, {"checkpointing": kind}, lambda strategy: strategy.checkpointing == kind)
+    if constraint is None:
         raise UnknownNameError("alternative behind --why", typed, NAMES, "numbers may be others")
-    return found
+    return constraint
 
 
 def _plain(typed: str) -> str:
@@ -45,18 +45,18 @@ def _plain(typed: str) -> str:
     name = re.sub(r"[\s_]+", "-", typed.strip().lower())
     name = re.sub(r"^(optimizer|param)(?:eters|s)?-(?:on-)?(?:the-)?(cpu|nvme|gpu)$", r"\1-\2", name)
     name = re.sub(r"^(?:(no)|(selective|full|every-[0-9]+))-checkpointing$",
-                  lambda found: f"checkpointing-{found[2] or 'none'}", name)  # fmt: skip
+                  lambda match: f"checkpointing-{match[2] or 'none'}", name)  # fmt: skip
     name = re.sub(r"^(eager|sdpa|flash)-attention$|^(eager|sdpa|flash(?:-attention-[23])?)$",
-                  lambda found: f"attention-{found[1] or found[2]}", name)  # fmt: skip
+                  lambda match: f"attention-{match[1] or match[2]}", name)  # fmt: skip
     name = re.sub("^attention-flash$", "attention-flash-attention-2", name)
     return re.sub(r"^zero([0-9])$", r"zero-\1", name)
 
 
 def _stage(name: str) -> Constraint | None:
-    found = re.fullmatch(r"zero-([0-3])", name)
-    if not found:
+    match = re.fullmatch(r"zero-([0-3])", name)
+    if not match:
         return None
-    stage = int(found[1])
+    stage = int(match[1])
     return Constraint(name, {"stage": stage}, lambda strategy: strategy.stage == stage)
 
 
@@ -89,15 +89,15 @@ def _offloaded(strategy: Strategy) -> bool:
 
 
 def _numbered(name: str, typed: str) -> Constraint | None:
-    found = re.fullmatch(r"(micro-batch|buckets|prefetch)-([0-9].*)", name)
-    if not found:
+    match = re.fullmatch(r"(micro-batch|buckets|prefetch)-([0-9].*)", name)
+    if not match:
         return None
-    kind, what = found[1], f"--why {typed}"
+    kind, what = match[1], f"--why {typed}"
     try:
         if kind == "micro-batch":
-            size = read_integer(found[2], what, "")
+            size = read_integer(match[2], what, "")
         else:
-            size = read_count(found[2].replace(",", ""), what)
+            size = read_count(match[2].replace(",", ""), what)
     except ZeroplanError:
         return None
     if kind == "micro-batch":

@@ -30,7 +30,7 @@ SWITCH = {"yes": True, "no": False}
 CLUSTER = ("gpus", "gpu", "gpu_mem", "host_mem", "nvme", "cluster", "hostfile")
 
 
-class Known(NamedTuple):
+class CheckInputs(NamedTuple):
     """What is the same for all files, read and checked once."""
 
     options: Options
@@ -44,7 +44,7 @@ class Known(NamedTuple):
 def read_known(
     options: Options, *, reader: str | None = None, accelerator: str = "cuda", version: str | None = None,
     client_optimizer: str | None = None, arguments: Arguments | None = None,
-) -> Known:  # fmt: skip
+) -> CheckInputs:  # fmt: skip
     """Raises `ZeroplanError` for what cannot be meant."""
     for option, value, known in (("--for", reader, READERS), ("--accelerator", accelerator, ACCELERATORS),
                                  ("--client-optimizer", client_optimizer, tuple(SWITCH))):  # fmt: skip
@@ -59,7 +59,7 @@ def read_known(
     if version is not None:
         setting = replace(setting, version=version)
     if all(getattr(options, name) in (None, "") for name in OPTIONS):
-        return Known(options, reader, setting, None, None)
+        return CheckInputs(options, reader, setting, None, None)
     from zeroplan.request.cluster import read_cluster, read_headroom
     from zeroplan.request.request import read_model
 
@@ -70,7 +70,7 @@ def read_known(
     if cluster is not None:
         read_headroom(options.headroom, cluster)
     modelled = options.model is not None or options.params is not None
-    return Known(options, reader, setting, cluster, read_model(options, None)[0] if modelled else None)
+    return CheckInputs(options, reader, setting, cluster, read_model(options, None)[0] if modelled else None)
 
 
 def refuse_several(stated: Mapping[str, Any]) -> None:
@@ -79,8 +79,10 @@ def refuse_several(stated: Mapping[str, Any]) -> None:
         raise QuantityError("check: found several values in one option, expected one; ask for each by itself")
 
 
-def setting_of(known: Known, document: Document, setting: Setting, launch: AccelerateConfig | None = None) -> Setting:
-    """Of one config: for whom is guessed from it where nothing says, and its job joins model and cluster."""
+def setting_of(
+    known: CheckInputs, document: Document, setting: Setting, launch: AccelerateConfig | None = None
+) -> Setting:
+    """The setting of one config: its reader, guessed where nothing says it, and its job with model and cluster."""
     if known.reader is None and launch is None and setting.arguments is None:
         setting = replace(setting, reader=guessed(document.config))
     elif known.reader is not None:
@@ -92,7 +94,7 @@ def setting_of(known: Known, document: Document, setting: Setting, launch: Accel
     return replace(setting, planned=_planned(known, document, setting, launch))
 
 
-def _planned(known: Known, document: Document, setting: Setting, launch: AccelerateConfig | None) -> Planned:
+def _planned(known: CheckInputs, document: Document, setting: Setting, launch: AccelerateConfig | None) -> Planned:
     from zeroplan.fit import TIGHT
     from zeroplan.request.cluster import read_cluster, read_headroom
     from zeroplan.specs.cluster import Cluster

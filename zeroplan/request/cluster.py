@@ -131,7 +131,7 @@ def _card_memory(stated: CardMemory | None, cluster: Cluster) -> tuple[Cluster, 
 
 
 def _linked(cluster: Cluster) -> tuple[Cluster, Assumed]:
-    """Of a card whose node nobody named, the links of the node it usually comes in."""
+    """The cluster with the links of the node that its card usually comes in, where nobody named one."""
     if cluster.name or cluster.gpus == 1 or cluster.gpu is None or not cluster.gpu.usual_node:
         return cluster, ()
     from zeroplan.catalog.hardware import cluster as preset
@@ -169,7 +169,7 @@ def read_headroom(stated: Written[Headroom] | None, cluster: Cluster) -> Headroo
 
 
 def kept_free(headroom: Headroom) -> str:
-    """As the list of what was assumed has it."""
+    """The headroom in the words of the list of what was assumed."""
     return f"{headroom} of each card kept free (--headroom)"
 
 

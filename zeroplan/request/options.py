@@ -173,7 +173,7 @@ class Options(ForScript):
 
 
 OPTIONS = declared(Options)
-"""All, in the order of the help."""
+"""All options, in the order of the help."""
 
 Path = str | PathLike[str]
 Number = str | float

@@ -14,7 +14,7 @@ CARDS = ("gpu", "gpu_mem", "cluster")
 """Options of `recommend` that may hold several cards."""
 INSTEAD = {"gpus": f"write --gpus {AUTO} for the fewest, or zeroplan compare --gpus 8,64"}
 MOST_CARDS = 32
-"""In one table."""
+"""Cards in one table, at most."""
 
 
 def cards_named(stated: Mapping[str, Any]) -> dict[str, list[Any]]:

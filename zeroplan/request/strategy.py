@@ -53,7 +53,7 @@ class Reading(NamedTuple):
     assumed: tuple[str, ...] = ()
 
     def then(self, step: Reading) -> Reading:
-        """With what a further step fixes and assumes."""
+        """Join what a further step fixes and assumes."""
         return Reading({**self.fixed, **step.fixed}, (*self.assumed, *step.assumed))
 
 

@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 class Card(NamedTuple):
     name: str
     """As it was written."""
-    found: Recommendation
+    recommendation: Recommendation
     lack: Lack | None
     """What is missing where nothing fits."""
 
     @property
     def tokens_per_s_per_gpu(self) -> float:
         """0 where nothing fits, or no clock is known."""
-        return (self.found.plan.tokens_per_s_per_gpu or 0.0) if self.found.plan else 0.0
+        return (self.recommendation.plan.tokens_per_s_per_gpu or 0.0) if self.recommendation.plan else 0.0
 
     @property
     def cost_per_million(self) -> float:
         """Infinite where nothing fits."""
-        cost = self.found.run.cost_per_million if self.found.run else None
+        cost = self.recommendation.run.cost_per_million if self.recommendation.run else None
         return inf if cost is None else cost
 
 
@@ -49,15 +49,15 @@ class Cards(Recommendation):
 
     def __init__(self, option: str, rows: Sequence[Card], *, cheapest: bool = False) -> None:
         if cheapest:
-            rows = sorted(rows, key=lambda card: (not card.found.fits, card.cost_per_million))
-            best = rows[0].found
+            rows = sorted(rows, key=lambda card: (not card.recommendation.fits, card.cost_per_million))
+            best = rows[0].recommendation
         else:
-            best = max(rows, key=lambda card: (card.found.fits, card.tokens_per_s_per_gpu)).found
+            best = max(rows, key=lambda card: (card.recommendation.fits, card.tokens_per_s_per_gpu)).recommendation
         super().__init__(
-            best.job, best.found, best.assumed, best.given, best.fewest, headroom=best.headroom, run=best.run
+            best.job, best.search_result, best.assumed, best.given, best.fewest, headroom=best.headroom, run=best.run
         )
         self._cheapest = cheapest
-        self.cards = {card.name: card.found.plan for card in rows}
+        self.cards = {card.name: card.recommendation.plan for card in rows}
         self._option, self._rows = option, rows
 
     def screen(self, level: int = BRIEF) -> Screen:
@@ -66,34 +66,36 @@ class Cards(Recommendation):
         from zeroplan.report.subject import scope_lines
 
         rows = [
-            report.Row(card.name, card.found.job, card.found.found.chosen, card.lack, card.found.fewest, card.found.run)
-            for card in self._rows
+            report.CardRow(card.name, of.job, of.search_result.chosen, card.lack, of.fewest, of.run)
+            for card, of in ((card, card.recommendation) for card in self._rows)
         ]
-        answer = report.answer(rows, self._option, cheapest=self._cheapest)
+        summary = report.summary(rows, self._option, cheapest=self._cheapest)
         head, body = scope_lines(self.scope, quiet=level == QUIET), report.details(self._option, rows, self.written)
-        return rendered.screen(answer, head, body, report.common([card.found.assumed for card in self._rows]), level)
+        assumed = report.common([card.recommendation.assumed for card in self._rows])
+        return rendered.screen(summary, head, body, assumed, level)
 
     def content(self) -> schema.CardsDocument:
-        from zeroplan.report import machine
+        from zeroplan.report import json_objects
         from zeroplan.schema import recommend as schema
 
         cards = [self._card(card) for card in self._rows]
-        return schema.CardsDocument(scope=machine.scope_object(self.scope), cards=cards)
+        return schema.CardsDocument(scope=json_objects.scope_object(self.scope), cards=cards)
 
-    def _card(self, card: Card) -> schema.Card:
-        from zeroplan.report import machine, machine_plan
+    def _card(self, card: Card) -> schema.CardObject:
+        from zeroplan.report import json_objects, json_plan
         from zeroplan.schema import recommend as schema
 
-        found = card.found
-        named: dict[str, Any] = {self._option: card.name, "gpus": found.job.ranks}  # the option may be --gpus itself
-        return schema.Card(
+        one, chosen = card.recommendation, card.recommendation.search_result.chosen
+        # the option may be --gpus itself
+        named: dict[str, Any] = {self._option: card.name, "gpus": one.job.ranks}
+        return schema.CardObject(
             **named,
-            plan=machine_plan.entry(found.found.chosen) if found.found.chosen else None,
-            lack=machine_plan.lack(card.lack),
-            fewest=machine_plan.fewest(found.fewest) if found.fewest else None,
-            run=machine_plan.training_run(found.run) if found.run else None,
-            assumed=found.assumed,
-            kept_free=machine.kept_free(found.headroom, found.job.cluster.capacity),
+            plan=json_plan.entry(chosen) if chosen else None,
+            lack=json_plan.lack(card.lack),
+            fewest=json_plan.fewest(one.fewest) if one.fewest else None,
+            run=json_plan.training_run(one.run) if one.run else None,
+            assumed=one.assumed,
+            kept_free=json_objects.kept_free(one.headroom, one.job.cluster.capacity),
         )
 
 
@@ -139,7 +141,7 @@ def _card(name: str, options: Options, goal: Goal) -> Card:
         fewest = fewest_gpus(options, goal)
         options = counted(options, fewest)
     best = planned(options, equations=False, rescue=False, fewest=fewest, goal=goal)
-    if best.found.chosen:
+    if best.search_result.chosen:
         return Card(name, best, None)
     request = read_plan(options)
     return Card(name, best, lack(leanest(request.job(), request.fixed, request.reserve)))

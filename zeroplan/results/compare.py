@@ -34,7 +34,7 @@ INSTEAD = {
     "gpu_mem": "write several cards, --gpu a100-40gb,h100-80gb",
     "hostfile": "write several numbers of GPUs, --gpus 8,4x8",
 }
-"""For the others where people try a list."""
+"""What to write in place of a list, by the option that takes none."""
 SCALING = "1,2,4,8,16,32,64,128,256,512"
 """GPUs that are compared when nothing else is."""
 MOST = 64
@@ -67,15 +67,15 @@ class Combinations(Result):
 
         head = scope_lines(self.scope, quiet=level == QUIET)
         assumed = common([row.assumed for row in self._counted])
-        return rendered.screen(report.answer(self._counted), head, report.details(self.rows), assumed, level)
+        return rendered.screen(report.summary(self._counted), head, report.details(self.rows), assumed, level)
 
     def content(self) -> Compare:
-        from zeroplan.report import machine, machine_compare
+        from zeroplan.report import json_compare, json_objects
         from zeroplan.schema.comparisons import Compare
 
         return Compare(
-            scope=machine.scope_object(self.scope), model=machine.model_object(self._counted[0].job.model),
-            rows=[machine_compare.compare_row(row) for row in self.rows],
+            scope=json_objects.scope_object(self.scope), model=json_objects.model_object(self._counted[0].job.model),
+            rows=[json_compare.compare_row(row) for row in self.rows],
         )  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def compare(stated: Mapping[str, Any]) -> Combinations:
 
 
 def _rows(stated: Mapping[str, Any], changed: dict[str, Any], *, alone: bool) -> Sequence[Combination | Failed]:
-    """Of one combination every stage that is asked for; `alone`: the fastest of those that fit."""
+    """Every requested stage of one combination; `alone`: the fastest of those that fit."""
     named = {name: label(name, value) for name, value in changed.items()}
     try:
         tried = Options(**{**stated, **changed})

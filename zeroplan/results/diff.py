@@ -68,31 +68,31 @@ class Diff(Result):
         from zeroplan.report import rendered
         from zeroplan.report.subject import scope_lines
 
-        found = self._comparison
+        comparison = self._comparison
         head = scope_lines(self.scope, quiet=level == QUIET) if self.scope else []
-        body = report.details(found, brief=level == BRIEF)
-        return rendered.screen(report.answer(found), head, body, self.assumed if found.ends else (), level)
+        body = report.details(comparison, brief=level == BRIEF)
+        return rendered.screen(report.summary(comparison), head, body, self.assumed if comparison.ends else (), level)
 
     def content(self) -> schema.DiffDocument:
-        from zeroplan.report import machine, machine_compare
+        from zeroplan.report import json_compare, json_objects
         from zeroplan.schema import comparisons as schema
 
         compared = self._comparison
         if not (compared.ends and self.together and self.scope):
-            changes = [schema.DiffKeys(keys=machine_compare.diff_keys(change)) for change in compared.changes]
+            changes = [schema.DiffKeys(keys=json_compare.diff_keys(change)) for change in compared.changes]
             return schema.KeysDiff(files=compared.files, changes=changes, assumed=self.assumed)
         job = compared.ends[0].job
-        a, b = map(machine_compare.counted_config, compared.ends)
+        a, b = map(json_compare.counted_config, compared.ends)
         return schema.CountedDiff(
             files=compared.files,
-            scope=machine.scope_object(self.scope),
-            model=machine.model_object(job.model),
+            scope=json_objects.scope_object(self.scope),
+            model=json_objects.model_object(job.model),
             a=a,
             b=b,
             together=self.together,
             sum=compared.added_up,
-            kept_free=machine.kept_free(self._headroom, job.cluster.capacity),
-            changes=[machine_compare.diff_change(change) for change in compared.changes],
+            kept_free=json_objects.kept_free(self._headroom, job.cluster.capacity),
+            changes=[json_compare.diff_change(change) for change in compared.changes],
             assumed=self.assumed,
         )
 

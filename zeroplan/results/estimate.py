@@ -77,13 +77,13 @@ class Estimate(Result):
         estimates, quiet = self._estimates, level == QUIET
         if self.scope.unplanned:
             held = [] if quiet else report.held_details(estimates, self.assumed)
-            return Screen(report.held_answer(estimates), [*scope_lines(self.scope, quiet=quiet), *held])
-        answer, head = report.answer(estimates), scope_lines(self.scope, quiet=quiet)
+            return Screen(report.held_summary(estimates), [*scope_lines(self.scope, quiet=quiet), *held])
+        summary, head = report.summary(estimates), scope_lines(self.scope, quiet=quiet)
         if level == BRIEF and not self._timeline:
             from zeroplan.report.brief import estimate as brief
             from zeroplan.report.brief.lines import within
 
-            return Screen(answer, within(answer, head, *brief.details(estimates, self.assumed, self.typed)))
+            return Screen(summary, within(summary, head, *brief.details(estimates, self.assumed, self.typed)))
         parts: list[RenderableType] = []
         if level >= TABLES:
             parts = report.details(estimates, self.assumed, everything=level == EVERYTHING)
@@ -95,35 +95,35 @@ class Estimate(Result):
             width = console.console().width
             whole = timeline_of(self._jobs[0]) is not None
             parts = [*timeline(step_timeline(self._jobs[0]), estimates[0].real, width, whole=whole), *parts]
-        return Screen(answer, [*head, *parts])
+        return Screen(summary, [*head, *parts])
 
     def content(self) -> EstimateDocument:
-        from zeroplan.report import machine
+        from zeroplan.report import json_objects
         from zeroplan.schema.estimate import OneEstimate, OneHeldEstimate, StagesEstimate
 
         document: dict[str, Any] = {
-            "scope": machine.scope_object(self.scope), "assumed": self.assumed,
-            "kept_free": machine.kept_free(self.headroom, self._jobs[0].cluster.capacity),
+            "scope": json_objects.scope_object(self.scope), "assumed": self.assumed,
+            "kept_free": json_objects.kept_free(self.headroom, self._jobs[0].cluster.capacity),
         }  # fmt: skip
         if self.scope.unplanned:
-            held = [machine.held_estimate(*part) for part in zip(self._jobs, self._ledgers, strict=True)]
+            held = [json_objects.held_estimate(*part) for part in zip(self._jobs, self._ledgers, strict=True)]
             if self._one:
                 return OneHeldEstimate(**vars(held[0]), **document)
             return StagesEstimate(stages=held, **document)
         parts = zip(self._jobs, self._ledgers, self._fits, self._speeds, strict=True)
-        whole = [machine.strategy_estimate(*part) for part in parts]
+        whole = [json_objects.strategy_estimate(*part) for part in parts]
         if not self._one:
             return StagesEstimate(stages=whole, **document)
         return OneEstimate(**vars(whole[0]), **document, timeline=self._moments())
 
     def _moments(self) -> list[TimelineMoment] | None:
-        """Of a step in order; None without --timeline."""
+        """Moments of a step in order; None without --timeline."""
         if not self._timeline:
             return None
         from zeroplan.costs.step_timeline import step_timeline
-        from zeroplan.report import machine
+        from zeroplan.report import json_objects
 
-        return machine.timeline(step_timeline(self._jobs[0]))
+        return json_objects.timeline(step_timeline(self._jobs[0]))
 
     def _counted(self, accounting: str) -> list[Ledger]:
         """What side by side has no room for is not worked out."""
@@ -150,7 +150,7 @@ class Estimate(Result):
         return [speed(job, counted) for job, counted in zip(self._jobs, self._ledgers, strict=True)]
 
     @cached_property
-    def _estimates(self) -> list[report.Estimate]:
+    def _estimates(self) -> list[report.CountedStrategy]:
         """Both accountings, as the screen shows them."""
         from zeroplan.report import estimate as report
 
@@ -161,7 +161,7 @@ class Estimate(Result):
             return other._estimates
         papers = [ledger(job, "paper") for job in self._jobs]
         parts = zip(self._jobs, papers, self._ledgers, self._fits, self._speeds, strict=True)
-        return [report.Estimate(*part) for part in parts]
+        return [report.CountedStrategy(*part) for part in parts]
 
 
 def estimate(

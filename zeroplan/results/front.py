@@ -53,37 +53,36 @@ class Plans(Recommendation):
         from zeroplan.report import rendered
         from zeroplan.report.subject import scope_lines
 
-        answer = report.answer(self._rows)
+        summary = report.summary(self._rows)
         if self.fewest:
             from zeroplan.report.sizing import fewest
 
-            answer.append(f" {fewest(self.fewest)}")
+            summary.append(f" {fewest(self.fewest)}")
         head = scope_lines(self.scope, quiet=level == QUIET)
         body = report.details(self._rows, self.apart, brief=level == BRIEF)
-        return rendered.screen(answer, head, body, self.assumed, level)
+        return rendered.screen(summary, head, body, self.assumed, level)
 
     def content(self) -> schema.FrontDocument:
         """`front`, from the fastest to the leanest, `apart` and `searched`."""
-        from zeroplan.report import machine, machine_plan
+        from zeroplan.report import json_objects, json_plan
         from zeroplan.schema import recommend as schema
 
-        found = self._rows
-        first = found.rows[0]
+        first = self._rows.rows[0]
         rows = [
             schema.FrontRow(
-                **vars(machine_plan.entry(row)), seconds_slower=row.time.total - first.time.total,
+                **vars(json_plan.entry(row)), seconds_slower=row.time.total - first.time.total,
                 bytes_less=first.fit.gpu.needed - row.fit.gpu.needed,
             )
-            for row in found.rows
+            for row in self._rows.rows
         ]  # fmt: skip
         return schema.FrontDocument(
-            scope=machine.scope_object(self.scope),
+            scope=json_objects.scope_object(self.scope),
             front=rows,
             apart=self.apart,
-            searched=machine_plan.searched(found),
+            searched=json_plan.searched(self._rows),
             assumed=self.assumed,
-            kept_free=machine.kept_free(self.headroom, self.job.cluster.capacity),
-            fewest=machine_plan.fewest(self.fewest) if self.fewest else None,
+            kept_free=json_objects.kept_free(self.headroom, self.job.cluster.capacity),
+            fewest=json_plan.fewest(self.fewest) if self.fewest else None,
         )
 
 

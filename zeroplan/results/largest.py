@@ -47,14 +47,14 @@ class LargestModels(Result):
     """The largest model that the cluster can train, by what may be offloaded."""
 
     def __init__(
-        self, found: Mapping[str, Largest | None], cluster: Cluster, notes: list[str], assumed: tuple[str, ...],
+        self, by_offload: Mapping[str, Largest | None], cluster: Cluster, notes: list[str], assumed: tuple[str, ...],
         scope: Scope, headroom: Headroom | None = None,
     ) -> None:  # fmt: skip
-        self.sizes = {name: _size(one) if one else None for name, one in found.items()}
+        self.sizes = {name: _size(one) if one else None for name, one in by_offload.items()}
         """By what is offloaded: "without offload", "with CPU offload", "with NVMe offload"; None where nothing fits."""
         self.assumed = assumed
         self.scope = scope
-        self._found, self._cluster, self._notes, self._headroom = found, cluster, notes, headroom
+        self._by_offload, self._cluster, self._notes, self._headroom = by_offload, cluster, notes, headroom
 
     @property
     def verdict(self) -> str:
@@ -65,24 +65,25 @@ class LargestModels(Result):
         from zeroplan.report import sizing as report
         from zeroplan.report.subject import scope_lines
 
-        head, body = scope_lines(self.scope, quiet=level == QUIET), report.largest_details(self._found, self._notes)
-        answer = report.largest_answer(self._found, self._cluster)
-        return rendered.screen(answer, head, body, self.assumed, level)
+        head = scope_lines(self.scope, quiet=level == QUIET)
+        body = report.largest_details(self._by_offload, self._notes)
+        summary = report.largest_summary(self._by_offload, self._cluster)
+        return rendered.screen(summary, head, body, self.assumed, level)
 
     def content(self) -> schema.LargestDocument:
-        from zeroplan.report import machine, machine_plan
+        from zeroplan.report import json_objects, json_plan
         from zeroplan.schema import recommend as schema
 
         return schema.LargestDocument(
-            scope=machine.scope_object(self.scope),
-            largest={name: machine_plan.largest_model(one) if one else None for name, one in self._found.items()},
+            scope=json_objects.scope_object(self.scope),
+            largest={name: json_plan.largest_model(one) if one else None for name, one in self._by_offload.items()},
             assumed=self.assumed,
-            kept_free=machine.kept_free(self._headroom, self._cluster.capacity),
+            kept_free=json_objects.kept_free(self._headroom, self._cluster.capacity),
         )
 
 
-def _size(found: Largest) -> Size:
-    return Size(found.parameters, numbers(found.candidate), found.next_size)
+def _size(one: Largest) -> Size:
+    return Size(one.parameters, numbers(one.candidate), one.next_size)
 
 
 def largest_models(stated: Mapping[str, Any], script: Script) -> LargestModels:

@@ -71,7 +71,7 @@ class Matrix(Result):
         return best(cell.verdict for cell in cells) if cells else DOES_NOT_FIT
 
     def markdown(self) -> str:
-        """As a table for a README."""
+        """The table in Markdown, for a README."""
         from zeroplan.report import matrix as report
 
         return report.markdown(self._rows, self._cluster)
@@ -88,22 +88,22 @@ class Matrix(Result):
         from zeroplan.report.subject import scope_lines
 
         head, body = scope_lines(self.scope, quiet=level == QUIET), report.details(self._rows, self._cluster)
-        answer = report.answer(self._rows, self._cluster)
-        return rendered.screen(answer, head, body, self.assumed, level)
+        summary = report.summary(self._rows, self._cluster)
+        return rendered.screen(summary, head, body, self.assumed, level)
 
-    def content(self) -> schema.Matrix:
-        from zeroplan.report import machine, machine_compare
+    def content(self) -> schema.MatrixDocument:
+        from zeroplan.report import json_compare, json_objects
         from zeroplan.schema import comparisons as schema
 
         rows = [
-            schema.MatrixRow(
-                model=machine.model_object(row.model),
-                strategies={name: machine_compare.matrix_cell(cell) for name, cell in row.cells.items()},
+            schema.MatrixRowObject(
+                model=json_objects.model_object(row.model),
+                strategies={name: json_compare.matrix_cell(cell) for name, cell in row.cells.items()},
             )
             for row in self._rows
         ]
-        kept = machine.kept_free(self._headroom, self._cluster.capacity)
-        return schema.Matrix(rows=rows, assumed=self.assumed, kept_free=kept)
+        kept = json_objects.kept_free(self._headroom, self._cluster.capacity)
+        return schema.MatrixDocument(rows=rows, assumed=self.assumed, kept_free=kept)
 
 
 def matrix(stated: Mapping[str, Any]) -> Matrix:

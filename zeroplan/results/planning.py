@@ -81,9 +81,9 @@ def _tight(request: Request, job: Job, failed: Plan, goal: Goal) -> Plan:
     """A plan for all of the card, where none fits with room to spare; what would fit is said beside it."""
     best = plan(
         job, request.fixed, reserve=0.0, rescue=bool(failed.rejected), objective=goal.objective,
-        ways_out=False,
+        suggestions=False,
     )  # fmt: skip
-    return best._replace(ways_out=failed.ways_out) if best.chosen else failed
+    return best._replace(suggestions=failed.suggestions) if best.chosen else failed
 
 
 def _run(chosen: Candidate, wanted: TrainingRequest) -> TrainingRun:
@@ -109,7 +109,7 @@ def assumed_of(request: Request, job: Job) -> tuple[str, ...]:
 
 
 def usual_sequences(request: Request, job: Job) -> list[str]:
-    """How many a step has where nobody stated it."""
+    """The number of sequences in a step that is assumed where nobody stated it."""
     if job.workload.global_batch or {"micro_batch", "grad_accum"} <= request.fixed.keys():
         return []
     return [f"{sequences_per_gpu(job, request.fixed) * job.ranks} sequences a step (--global-batch)"]

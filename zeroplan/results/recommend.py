@@ -24,7 +24,7 @@ from zeroplan.specs.target import known_target
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from zeroplan.emit.folder import Written
+    from zeroplan.emit.folder import WrittenFiles
     from zeroplan.report.rendered import Screen
     from zeroplan.schema import recommend as schema
     from zeroplan.sizing import Fewest
@@ -52,7 +52,7 @@ class Recommendation(Result):
 
     target = "hf"
     """Who reads the config, as --for has them."""
-    written: Written | None = None
+    written: WrittenFiles | None = None
     """What was written, where anything was."""
 
     in_time: Fewest | None = None
@@ -67,7 +67,7 @@ class Recommendation(Result):
     def __init__(
         self,
         job: Job,
-        found: Plan,
+        search_result: Plan,
         assumed: tuple[str, ...],
         given: dict[str, Any] | None = None,
         fewest: Fewest | None = None,
@@ -81,7 +81,7 @@ class Recommendation(Result):
     ) -> None:
         self.assumed = assumed
         """What nobody stated."""
-        self.job, self.found, self.given, self.fewest = job, found, given, fewest
+        self.job, self.search_result, self.given, self.fewest = job, search_result, given, fewest
         self.run = run
         """The whole training run, where its tokens or a price were said."""
         self._flash, self._coded, self._equations = flash, coded, equations
@@ -93,22 +93,23 @@ class Recommendation(Result):
     @cached_property
     def plan(self) -> Outcome | None:
         """The numbers of the plan; None when nothing fits."""
-        return numbers(self.found.chosen) if self.found.chosen else None
+        return numbers(self.search_result.chosen) if self.search_result.chosen else None
 
     @cached_property
     def rejected(self) -> tuple[Alternative, ...]:
-        return tuple(Alternative(lost.change, lost.reason, numbers(lost.candidate)) for lost in self.found.rejected)
+        lost = self.search_result.rejected
+        return tuple(Alternative(one.change, one.reason, numbers(one.candidate)) for one in lost)
 
     @cached_property
     def ways_out(self) -> tuple[WayOut, ...]:
-        return tuple(WayOut(way.change, numbers(way.candidate)) for way in self.found.ways_out)
+        return tuple(WayOut(way.change, numbers(way.candidate)) for way in self.search_result.suggestions)
 
     @property
     def verdict(self) -> str | None:
         """The plan's; `does_not_fit` where there is none, or none that ends before the deadline."""
-        if self.found.chosen is None or not (self.run is None or self.run.in_time):
+        if self.search_result.chosen is None or not (self.run is None or self.run.in_time):
             return DOES_NOT_FIT
-        return self.found.chosen.fit.verdict
+        return self.search_result.chosen.fit.verdict
 
     @property
     def scope(self) -> Scope:
@@ -125,9 +126,9 @@ class Recommendation(Result):
         return ds_config(self._chosen().job, known_target(target or self.target), self.given)
 
     def _chosen(self) -> Candidate:
-        if self.found.chosen is None or self.verdict == DOES_NOT_FIT:
+        if self.search_result.chosen is None or self.verdict == DOES_NOT_FIT:
             raise ContradictionError(f"no plan to write: {self.answer}")
-        return self.found.chosen
+        return self.search_result.chosen
 
     def write(self, path: str | os.PathLike[str], *, target: str | None = None, force: bool = False) -> None:
         """Write the plan's ds_config.json, whole or not at all; an existing file stays unless `force`.
@@ -145,34 +146,34 @@ class Recommendation(Result):
         from zeroplan.report.subject import scope_lines
 
         quiet, outside = level == QUIET, [one for one in (self._flash, self._coded) if one]
-        answer = report.answer(self.job, self.found, self.run)
+        summary = report.summary(self.job, self.search_result, self.run)
         if self.fewest:
             from zeroplan.report.sizing import fewest
 
-            answer.append(f" {fewest(self.fewest)}")
+            summary.append(f" {fewest(self.fewest)}")
         if self.in_time:
             from zeroplan.report.training import in_time
 
-            answer.append(f" {in_time(self.in_time)}")
+            summary.append(f" {in_time(self.in_time)}")
         head = [*scope_lines(self.scope, quiet=quiet), *self._reasons(quiet=quiet)]
         if level == BRIEF:
             from zeroplan.report.brief import recommend as brief
             from zeroplan.report.brief.lines import within
 
             body, tail = brief.details(
-                self.found, self.assumed, self.typed, target=self.target, given=self.given, written=self.written,
-                run=self.run, outside=outside, in_time=self.in_time,
+                self.search_result, self.assumed, self.typed, target=self.target, given=self.given,
+                written=self.written, run=self.run, outside=outside, in_time=self.in_time,
             )  # fmt: skip
-            return Screen(answer, within(answer, head, [] if self.why else body, tail[-2:-1] if self.why else tail))
+            return Screen(summary, within(summary, head, [] if self.why else body, tail[-2:-1] if self.why else tail))
         shown = [] if quiet else report.details(
-            self.found, self.assumed, self.target, self.given, self.written, self.run, outside
+            self.search_result, self.assumed, self.target, self.given, self.written, self.run, outside
         )  # fmt: skip
-        if level == EVERYTHING and self.found.chosen:
+        if level == EVERYTHING and self.search_result.chosen:
             from zeroplan.costs.ledger import ledger
             from zeroplan.report.estimate import every_line
 
-            shown += every_line(ledger(self.found.chosen.job, detail=Detail.EQUATIONS))
-        return Screen(answer, [*head, *shown])
+            shown += every_line(ledger(self.search_result.chosen.job, detail=Detail.EQUATIONS))
+        return Screen(summary, [*head, *shown])
 
     def _in_full(self, chosen: Candidate) -> Candidate:
         """The plan with the equation of each line, where --json has them."""
@@ -187,32 +188,32 @@ class Recommendation(Result):
             return []
         from zeroplan.report import why as report
 
-        found: list[RenderableType] = []
+        parts: list[RenderableType] = []
         for one in self.why:
-            below = [] if quiet else report.details(one, self.found.chosen)
-            found += [*[""] * (not quiet), report.answer(one), *below]
-        return found
+            below = [] if quiet else report.details(one, self.search_result.chosen)
+            parts += [*[""] * (not quiet), report.summary(one), *below]
+        return parts
 
     def content(self) -> schema.RecommendDocument:
         """`plan` (or null), `rejected` with what each changes and why it lost, `searched`, `ways_out`."""
-        from zeroplan.report import machine, machine_plan
+        from zeroplan.report import json_objects, json_plan
         from zeroplan.schema import recommend as schema
 
-        found = self.found
+        result = self.search_result
         return schema.PlanDocument(
-            scope=machine.scope_object(self.scope),
-            plan=machine_plan.entry(self._in_full(found.chosen)) if found.chosen else None,
-            rejected=[machine_plan.rejected(rejected) for rejected in found.rejected],
-            searched=machine_plan.searched(found.searched),
-            ways_out=[machine_plan.way_out(way) for way in found.ways_out],
+            scope=json_objects.scope_object(self.scope),
+            plan=json_plan.entry(self._in_full(result.chosen)) if result.chosen else None,
+            rejected=[json_plan.rejected(rejected) for rejected in result.rejected],
+            searched=json_plan.searched(result.searched),
+            ways_out=[json_plan.way_out(way) for way in result.suggestions],
             assumed=self.assumed,
-            kept_free=machine.kept_free(self.headroom, self.job.cluster.capacity),
-            flash_attention_2=machine_plan.rejected(self._flash) if self._flash else None,
-            with_code=machine_plan.rejected(self._coded) if self._coded else None,
-            fewest=machine_plan.fewest(self.fewest) if self.fewest else None,
-            run=machine_plan.training_run(self.run) if self.run else None,
-            in_time=machine_plan.fewest(self.in_time) if self.in_time else None,
-            why=[machine_plan.why(one) for one in self.why] or None,
+            kept_free=json_objects.kept_free(self.headroom, self.job.cluster.capacity),
+            flash_attention_2=json_plan.rejected(self._flash) if self._flash else None,
+            with_code=json_plan.rejected(self._coded) if self._coded else None,
+            fewest=json_plan.fewest(self.fewest) if self.fewest else None,
+            run=json_plan.training_run(self.run) if self.run else None,
+            in_time=json_plan.fewest(self.in_time) if self.in_time else None,
+            why=[json_plan.why(one) for one in self.why] or None,
         )
 
 

@@ -10,7 +10,7 @@ from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
-    from zeroplan.schema.json_object import Document
+    from zeroplan.schema.json_object import JsonDocument
 
 
 class Result:
@@ -33,7 +33,7 @@ class Result:
         """The answer, and what stands below it at a level."""
         raise NotImplementedError
 
-    def content(self) -> Document:
+    def content(self) -> JsonDocument:
         """What `--json` holds."""
         raise NotImplementedError
 
@@ -41,15 +41,15 @@ class Result:
         """The same as `--json`: bytes are integers, times are seconds."""
         import json
 
-        from zeroplan.report import machine
+        from zeroplan.report import json_objects
 
-        found: dict[str, Any] = json.loads(machine.dumps(self.content()))
-        return found
+        content: dict[str, Any] = json.loads(json_objects.dumps(self.content()))
+        return content
 
     @property
     def answer(self) -> str:
         """The one sentence on top."""
-        return self.screen(QUIET).answer.plain
+        return self.screen(QUIET).summary.plain
 
     def __str__(self) -> str:
         return self.text()

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zeroplan.check.finding import Finding
-from zeroplan.schema.job import Scope
-from zeroplan.schema.json_object import Document, JsonObject
+from zeroplan.schema.job import ScopeObject
+from zeroplan.schema.json_object import JsonDocument, JsonObject
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(Document):
+class Check(JsonDocument):
     """What DeepSpeed refuses, ignores or does otherwise in configs."""
 
     command: Literal["check"] = "check"
@@ -21,12 +21,12 @@ class Check(Document):
     """Files that were read."""
     findings: Sequence[Finding]
     """What is wrong in them, file by file."""
-    scope: Scope | None = None
+    scope: ScopeObject | None = None
     """With a model, the job that the rules of memory are of."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule(JsonObject):
+class RuleObject(JsonObject):
     """A rule of check."""
 
     id: str
@@ -50,10 +50,10 @@ class Rule(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules(Document):
+class Rules(JsonDocument):
     """All rules."""
 
     command: Literal["rules"] = "rules"
     """The command that ran."""
-    rules: Sequence[Rule]
+    rules: Sequence[RuleObject]
     """Each rule."""

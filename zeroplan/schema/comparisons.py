@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from zeroplan.deepspeed.effect import Effect
 from zeroplan.outcome import Outcome
-from zeroplan.schema.job import KeptFree, Model, Scope
-from zeroplan.schema.json_object import MERGED, Document, JsonObject
-from zeroplan.schema.memory import Fit
-from zeroplan.schema.step_time import StepTime
+from zeroplan.schema.job import KeptFree, ModelObject, ScopeObject
+from zeroplan.schema.json_object import MERGED, JsonDocument, JsonObject
+from zeroplan.schema.memory import FitObject
+from zeroplan.schema.step_time import StepTimeObject
 from zeroplan.specs.strategy import Strategy
 
 
@@ -27,9 +27,9 @@ class CompareRow(JsonObject):
     """All GPUs."""
     strategy: Strategy
     """What a ds_config.json and the launch decide."""
-    fit: Fit
+    fit: FitObject
     """What is needed against what is there."""
-    time: StepTime
+    time: StepTimeObject
     """Seconds of a step."""
     assumed: Sequence[str]
     """What nobody stated."""
@@ -48,14 +48,14 @@ class FailedRow(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(Document):
+class Compare(JsonDocument):
     """Combinations side by side."""
 
     command: Literal["compare"] = "compare"
     """The command that ran."""
-    scope: Scope
+    scope: ScopeObject
     """The job that the numbers are of."""
-    model: Model
+    model: ModelObject
     """The model of the first row."""
     rows: Sequence[CompareRow | FailedRow]
     """Each combination."""
@@ -79,22 +79,22 @@ class FailedCell(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixRow(JsonObject):
+class MatrixRowObject(JsonObject):
     """One model under each strategy."""
 
-    model: Model
+    model: ModelObject
     """The model."""
     strategies: Mapping[str, MatrixCell | FailedCell]
     """By the strategy's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Matrix(Document):
+class MatrixDocument(JsonDocument):
     """Models by strategies."""
 
     command: Literal["matrix"] = "matrix"
     """The command that ran."""
-    rows: Sequence[MatrixRow]
+    rows: Sequence[MatrixRowObject]
     """One for each model."""
     assumed: Sequence[str]
     """What nobody stated."""
@@ -151,7 +151,7 @@ class DiffChange(DiffKeys):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffDocument(Document):
+class DiffDocument(JsonDocument):
     """What every form of diff has."""
 
     command: Literal["diff"] = "diff"
@@ -174,9 +174,9 @@ class KeysDiff(DiffDocument):
 class CountedDiff(DiffDocument):
     """What differs in meaning and, for a model, in numbers."""
 
-    scope: Scope
+    scope: ScopeObject
     """The job that the numbers are of."""
-    model: Model
+    model: ModelObject
     """The model."""
     a: CountedConfig
     """The first config."""

@@ -6,27 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from zeroplan.schema.job import JobObject, KeptFree, Scope
-from zeroplan.schema.json_object import Document
-from zeroplan.schema.memory import Copied, Fit, Held, Memory, Transfer
-from zeroplan.schema.step_time import Compute, StepTime, TimelineMoment
+from zeroplan.schema.job import JobObject, KeptFree, ScopeObject
+from zeroplan.schema.json_object import JsonDocument
+from zeroplan.schema.memory import CopiedObject, FitObject, Held, MemoryObject, TransferObject
+from zeroplan.schema.step_time import Compute, StepTimeObject, TimelineMoment
 
 
 @dataclass(frozen=True, kw_only=True)
 class StrategyEstimate(JobObject):
     """Everything about one strategy."""
 
-    memory: Memory
+    memory: MemoryObject
     """What GPU, host and NVMe hold."""
     compute: Compute | None
     """Operations of a micro-batch; null where the model's forward is not written out."""
-    time: StepTime | None
+    time: StepTimeObject | None
     """Seconds of a step; null where no card is named."""
-    traffic: Sequence[Transfer]
+    traffic: Sequence[TransferObject]
     """Collectives."""
-    copies: Sequence[Copied]
+    copies: Sequence[CopiedObject]
     """Copies between GPU, host and NVMe."""
-    fit: Fit
+    fit: FitObject
     """What is needed against what is there."""
 
 
@@ -43,12 +43,12 @@ class HeldEstimate(JobObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EstimateDocument(Document):
+class EstimateDocument(JsonDocument):
     """What every form of estimate has."""
 
     command: Literal["estimate"] = "estimate"
     """The command that ran."""
-    scope: Scope
+    scope: ScopeObject
     """The job that the numbers are of."""
     assumed: Sequence[str]
     """What nobody stated."""
@@ -77,4 +77,4 @@ class StagesEstimate(EstimateDocument):
     """Each stage that was asked for."""
 
 
-Estimate = OneEstimate | OneHeldEstimate | StagesEstimate
+AnyEstimate = OneEstimate | OneHeldEstimate | StagesEstimate

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from zeroplan.deepspeed.keys.key import Key
-from zeroplan.schema.check import Rule
-from zeroplan.schema.job import Scope
-from zeroplan.schema.json_object import MERGED, Document, JsonObject
-from zeroplan.schema.memory import Collective, Line, MemoryLevel
-from zeroplan.schema.step_time import Term
+from zeroplan.schema.check import RuleObject
+from zeroplan.schema.job import ScopeObject
+from zeroplan.schema.json_object import MERGED, JsonDocument, JsonObject
+from zeroplan.schema.memory import Collective, LineObject, MemoryLevel
+from zeroplan.schema.step_time import TermObject
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry(JsonObject):
+class EntryObject(JsonObject):
     """A line of memory or a collective, worked out."""
 
     stage: int
@@ -78,7 +78,7 @@ class CostedKey(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quantity(JsonObject):
+class QuantityObject(JsonObject):
     """What tables sum up of a job, with its formula."""
 
     stage: int
@@ -106,7 +106,7 @@ class Quantity(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part(JsonObject):
+class PartObject(JsonObject):
     """A part of a sum."""
 
     name: str
@@ -116,7 +116,7 @@ class Part(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sum(JsonObject):
+class SumObject(JsonObject):
     """A row of a table that is a sum."""
 
     stage: int
@@ -129,7 +129,7 @@ class Sum(JsonObject):
     """The sum, in that unit."""
     meaning: str
     """What is summed."""
-    parts: Sequence[Part]
+    parts: Sequence[PartObject]
     """What is added up."""
     evidence: str
     """How far it is to be trusted."""
@@ -148,7 +148,7 @@ class StageLevel(MemoryLevel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavedByOperator(JsonObject):
+class SavedByOperatorObject(JsonObject):
     """What an operator of one module keeps for backward."""
 
     module: str
@@ -164,7 +164,7 @@ class SavedByOperator(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reason(JsonObject):
+class ReasonObject(JsonObject):
     """Why counted and published bytes differ."""
 
     text: str
@@ -183,12 +183,12 @@ class KorthikantiPart(JsonObject):
     """Bytes counted."""
     published: int
     """Bytes by Korthikanti's form."""
-    because: Sequence[Reason]
+    because: Sequence[ReasonObject]
     """What makes the difference."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavedByLayer(JsonObject):
+class SavedByLayerObject(JsonObject):
     """What each of some layers of one make keeps."""
 
     path: str
@@ -199,7 +199,7 @@ class SavedByLayer(JsonObject):
     """Bytes that one of them keeps."""
     formula: str
     """The same in the model's sizes."""
-    kept: Sequence[SavedByOperator]
+    kept: Sequence[SavedByOperatorObject]
     """Operator by operator."""
     beside_korthikanti: Sequence[KorthikantiPart]
     """Part by part; empty where there is no such form."""
@@ -235,9 +235,9 @@ class CountedActivations(JsonObject):
     """Bytes that forward keeps for backward."""
     symbols: Mapping[str, int]
     """Values of the letters of all formulas."""
-    layers: Sequence[SavedByLayer]
+    layers: Sequence[SavedByLayerObject]
     """Each make of layer."""
-    rest: Sequence[SavedByOperator]
+    rest: Sequence[SavedByOperatorObject]
     """Outside of the layers, and shared by them."""
     peaks: Mapping[str, ActivationPeak]
     """The largest moments of forward and backward."""
@@ -249,14 +249,14 @@ class ExplainedActivations(JsonObject):
 
     stage: int
     """ZeRO stage."""
-    closed_forms: Sequence[Line]
+    closed_forms: Sequence[LineObject]
     """As Korthikanti and ZeRO-Infinity count them."""
     counted: CountedActivations | None
     """Counted operator by operator; null where the model's forward is not written out."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainDocument(Document):
+class ExplainDocument(JsonDocument):
     """What every form of explain has."""
 
     command: Literal["explain"] = "explain"
@@ -269,19 +269,19 @@ class ExplainedTerm(ExplainDocument):
 
     term: str
     """The word, as it was written."""
-    scope: Scope
+    scope: ScopeObject
     """The job that the numbers are of."""
-    entries: Sequence[Entry]
+    entries: Sequence[EntryObject]
     """Lines of memory and collectives, at each stage."""
     keys: Sequence[CostedKey]
     """Keys of ds_config.json."""
-    quantities: Sequence[Quantity]
+    quantities: Sequence[QuantityObject]
     """What tables sum up by a formula, at each stage."""
-    sums: Sequence[Sum]
+    sums: Sequence[SumObject]
     """Rows of tables that are sums, at each stage."""
     levels: Sequence[StageLevel]
     """What other instruments show, at each stage."""
-    terms: Sequence[Term]
+    terms: Sequence[TermObject]
     """Terms of a step's time."""
     activations: ExplainedActivations | None = None
     """Of the term activations."""
@@ -291,7 +291,7 @@ class ExplainedTerm(ExplainDocument):
 class ExplainedRule(ExplainDocument):
     """A rule of check."""
 
-    rule: Rule
+    rule: RuleObject
     """The rule."""
 
 

@@ -11,7 +11,7 @@ from zeroplan.specs.strategy import Strategy, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model(JsonObject):
+class ModelObject(JsonObject):
     """A model, or a shape inferred from a number of parameters."""
 
     name: str
@@ -33,7 +33,7 @@ class Model(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster(JsonObject):
+class ClusterObject(JsonObject):
     """GPUs and nodes."""
 
     name: str | None
@@ -52,9 +52,9 @@ class Cluster(JsonObject):
 class JobObject(JsonObject):
     """One model under one strategy on one cluster."""
 
-    model: Model
+    model: ModelObject
     """The model that is trained."""
-    cluster: Cluster
+    cluster: ClusterObject
     """Where it is trained."""
     workload: Workload
     """What was asked for, whatever the strategy."""
@@ -67,7 +67,7 @@ class JobObject(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scope(JsonObject):
+class ScopeObject(JsonObject):
     """The job that the numbers are of."""
 
     trains: str

@@ -19,7 +19,7 @@ class JsonObject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Document(JsonObject):
+class JsonDocument(JsonObject):
     """What one command prints."""
 
     schema_version: int = SCHEMA_VERSION
@@ -28,7 +28,7 @@ class Document(JsonObject):
     """The command that ran."""
 
 
-class Member(NamedTuple):
+class RecordField(NamedTuple):
     """One field of a record."""
 
     name: str
@@ -45,15 +45,15 @@ def is_record(kind: Any) -> bool:
     return isinstance(kind, type) and (is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields")))
 
 
-def members(kind: Any) -> Iterator[Member]:
+def members(kind: Any) -> Iterator[RecordField]:
     """The fields of a record."""
     if not is_dataclass(kind):
-        yield from (Member(name, name, False, False) for name in kind._fields)
+        yield from (RecordField(name, name, False, False) for name in kind._fields)
         return
     leaves_out = issubclass(kind, JsonObject)  # type: ignore[arg-type]
     for one in fields(kind):
         is_optional = leaves_out and one.default is None
-        yield Member(one.name, one.name.rstrip("_"), is_optional, one.metadata == MERGED)
+        yield RecordField(one.name, one.name.rstrip("_"), is_optional, one.metadata == MERGED)
 
 
 def copied(kind: type[T], record: Any, **others: Any) -> T:

@@ -17,8 +17,8 @@ from typing_extensions import TypedDict
 
 from zeroplan.errors import UnknownNameError
 from zeroplan.schema.check import Check, Rules
-from zeroplan.schema.comparisons import Compare, Diff, Matrix
-from zeroplan.schema.estimate import Estimate
+from zeroplan.schema.comparisons import Compare, Diff, MatrixDocument
+from zeroplan.schema.estimate import AnyEstimate
 from zeroplan.schema.explain import Explain
 from zeroplan.schema.json_object import is_record, members
 from zeroplan.schema.measurements import Calibrate, Observe, Verify
@@ -26,9 +26,9 @@ from zeroplan.schema.presets import Clusters, Gpus, Models
 from zeroplan.schema.recommend import Recommend
 
 DOCUMENTS: dict[str, Any] = {
-    "recommend": Recommend, "estimate": Estimate, "compare": Compare, "matrix": Matrix, "check": Check, "diff": Diff,
-    "verify": Verify, "observe": Observe, "calibrate": Calibrate, "explain": Explain, "rules": Rules, "models": Models,
-    "gpus": Gpus, "clusters": Clusters,
+    "recommend": Recommend, "estimate": AnyEstimate, "compare": Compare, "matrix": MatrixDocument, "check": Check,
+    "diff": Diff, "verify": Verify, "observe": Observe, "calibrate": Calibrate, "explain": Explain, "rules": Rules,
+    "models": Models, "gpus": Gpus, "clusters": Clusters,
 }  # fmt: skip
 """By command."""
 UNITS = "Bytes are integers, times are seconds. Numbers of a GPU are per GPU, those of host and NVMe per node."
@@ -62,14 +62,15 @@ def _typed(annotation: Any) -> Any:
 
 @cache
 def _typed_dict(record: type) -> Any:
-    """One object: no other keys, each described by the docstring below its field."""
+    """One object under its name less `Object`: no other keys, each described by the docstring below its field."""
     body = {
         "__annotations__": _fields(record),
         "__doc__": _one_line(record.__doc__),
         "__module__": record.__module__,
         "__pydantic_config__": ConfigDict(extra="forbid"),
     }
-    return new_class(record.__name__, (TypedDict,), exec_body=lambda namespace: namespace.update(body))
+    name = record.__name__.removesuffix("Object")
+    return new_class(name, (TypedDict,), exec_body=lambda namespace: namespace.update(body))
 
 
 def _fields(record: type) -> dict[str, Any]:

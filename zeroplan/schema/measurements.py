@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from zeroplan.calibrate.found import Measurement
+from zeroplan.calibrate.findings import Measurement
 from zeroplan.ledger import Checked
-from zeroplan.observe.beside import Observed
-from zeroplan.schema.job import Model, Scope
-from zeroplan.schema.json_object import MERGED, Document, JsonObject
+from zeroplan.observe.comparison import Observed
+from zeroplan.schema.job import ModelObject, ScopeObject
+from zeroplan.schema.json_object import MERGED, JsonDocument, JsonObject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +41,12 @@ class VerifyRun(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verify(Document):
+class Verify(JsonDocument):
     """Runs of DeepSpeed beside the prediction."""
 
     command: Literal["verify"] = "verify"
     """The command that ran."""
-    scope: Scope
+    scope: ScopeObject
     """The job that the numbers are of."""
     runs: Sequence[VerifyRun]
     """One for each stage."""
@@ -64,12 +64,12 @@ class ObserveRow(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observe(Document):
+class Observe(JsonDocument):
     """The log of a run beside the prediction."""
 
     command: Literal["observe"] = "observe"
     """The command that ran."""
-    scope: Scope
+    scope: ScopeObject
     """The job that the numbers are of."""
     log: str
     """The file, as it was written."""
@@ -81,7 +81,7 @@ class Observe(Document):
     """First line of that run, from 1."""
     steps: int
     """Optimizer steps that it tells of, 0: none."""
-    model: Model
+    model: ModelObject
     """The model that is predicted."""
     contradictions: Sequence[str]
     """Where the log's run is another than that predicted."""
@@ -94,7 +94,7 @@ class Observe(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibrate(Document):
+class Calibrate(JsonDocument):
     """Figures of this machine."""
 
     command: Literal["calibrate"] = "calibrate"

@@ -20,7 +20,7 @@ class NamedBytes(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line(NamedBytes):
+class LineObject(NamedBytes):
     """Bytes under one name, and how they came about."""
 
     dtype: str
@@ -36,7 +36,7 @@ class Line(NamedBytes):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PhasedLine(Line):
+class PhasedLine(LineObject):
     """A line of a tier."""
 
     phases: Sequence[str]
@@ -44,7 +44,7 @@ class PhasedLine(Line):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment(JsonObject):
+class MomentObject(JsonObject):
     """The moment at which most is allocated."""
 
     bytes: int
@@ -71,7 +71,7 @@ class MemoryTier(JsonObject):
     """Bytes of each phase's peak; first_forward and first_backward where the run's first step needs more."""
     phases_less_activations: Mapping[str, int]
     """Bytes of each phase's peak without activations."""
-    peak: Moment
+    peak: MomentObject
     """The largest moment of all phases."""
 
 
@@ -111,9 +111,9 @@ class GpuMemory(MemoryTier):
     """Letters of the formulas that are in the model's own sizes."""
     activations: Activations | None
     """Activations of the model alone; null where its forward is not written out."""
-    closed_forms: Sequence[Line] | None = None
+    closed_forms: Sequence[LineObject] | None = None
     """Under the paper's accounting, activations as Korthikanti and ZeRO-Infinity count them."""
-    outside: Sequence[Line]
+    outside: Sequence[LineObject]
     """The CUDA context and NCCL's buffers, not in the peak."""
     levels: Mapping[str, MemoryLevel]
     """The peak by instrument: allocated, reserved, and nvidia-smi, which is in use on the card whoever made it."""
@@ -123,12 +123,12 @@ class GpuMemory(MemoryTier):
 class HostMemory(MemoryTier):
     """Host memory of one node."""
 
-    beside: Sequence[Line]
+    beside: Sequence[LineObject]
     """What a node's processes, a model being saved and files take on top of the peak at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Memory(JsonObject):
+class MemoryObject(JsonObject):
     """All tiers."""
 
     gpu: GpuMemory
@@ -145,7 +145,7 @@ class HeldTier(JsonObject):
 
     bytes: int
     """Bytes held between steps."""
-    lines: Sequence[Line]
+    lines: Sequence[LineObject]
     """Lines that sum up to them."""
 
 
@@ -178,7 +178,7 @@ class Collective(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transfer(Collective):
+class TransferObject(Collective):
     """A collective with its group and formula."""
 
     wire_bytes: int
@@ -194,7 +194,7 @@ class Transfer(Collective):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Copied(Line):
+class CopiedObject(LineObject):
     """Bytes that one rank copies between tiers in an optimizer step."""
 
     from_: str
@@ -204,7 +204,7 @@ class Copied(Line):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TierFit(JsonObject):
+class TierFitObject(JsonObject):
     """Needed against capacity of one tier."""
 
     capacity: int | None
@@ -222,10 +222,10 @@ class TierFit(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit(TierFit):
+class FitObject(TierFitObject):
     """The GPU's numbers, with fits and verdict of all tiers together."""
 
-    host: TierFit
+    host: TierFitObject
     """Host memory of one node."""
-    nvme: TierFit
+    nvme: TierFitObject
     """NVMe of one node."""

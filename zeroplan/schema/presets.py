@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from zeroplan.schema.job import Model
-from zeroplan.schema.json_object import Document, JsonObject
+from zeroplan.schema.job import ModelObject
+from zeroplan.schema.json_object import JsonDocument, JsonObject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class ModelPreset(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelsDocument(Document):
+class ModelsDocument(JsonDocument):
     """What both forms of models have."""
 
     command: Literal["models"] = "models"
@@ -43,7 +43,7 @@ class ModelPresets(ModelsDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tensor(JsonObject):
+class TensorObject(JsonObject):
     """A trainable tensor."""
 
     name: str
@@ -58,9 +58,9 @@ class Tensor(JsonObject):
 class ModelTensors(ModelsDocument):
     """Every tensor of one model."""
 
-    model: Model
+    model: ModelObject
     """The model."""
-    tensors: Sequence[Tensor]
+    tensors: Sequence[TensorObject]
     """Each tensor."""
 
 
@@ -100,7 +100,7 @@ class GpuPreset(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpus(Document):
+class Gpus(JsonDocument):
     """All cards."""
 
     command: Literal["gpus"] = "gpus"
@@ -134,7 +134,7 @@ class ClusterPreset(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clusters(Document):
+class Clusters(JsonDocument):
     """All nodes."""
 
     command: Literal["clusters"] = "clusters"

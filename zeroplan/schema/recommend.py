@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zeroplan.schema.estimate import StrategyEstimate
-from zeroplan.schema.job import KeptFree, Scope
-from zeroplan.schema.json_object import Document, JsonObject
+from zeroplan.schema.job import KeptFree, ScopeObject
+from zeroplan.schema.json_object import JsonDocument, JsonObject
 from zeroplan.specs.training import Price
 
 
@@ -23,7 +23,7 @@ class PlanEntry(StrategyEstimate):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rejected(PlanEntry):
+class RejectedObject(PlanEntry):
     """A strategy beside the plan."""
 
     change: str
@@ -33,7 +33,7 @@ class Rejected(PlanEntry):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WayOut(PlanEntry):
+class WayOutObject(PlanEntry):
     """A strategy that fits after a single change of what was asked for."""
 
     change: str
@@ -65,7 +65,7 @@ class Searched(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lack(JsonObject):
+class LackObject(JsonObject):
     """What is missing of the strategy nearest to fitting."""
 
     tier: str
@@ -77,21 +77,21 @@ class Lack(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fewest(JsonObject):
+class FewestObject(JsonObject):
     """The fewest GPUs on which something fits, or ends in time."""
 
     gpus: int | None
     """Number of GPUs; null: nothing fits on as many as were tried."""
     smaller: int | None
     """The next smaller number that was tried."""
-    lack: Lack | None
+    lack: LackObject | None
     """What the next smaller number lacks; null where it has room."""
     late_seconds: float | None
     """Seconds by which the next smaller number misses the deadline, where it has room."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingRun(JsonObject):
+class TrainingRunObject(JsonObject):
     """The whole training run under the plan; null where it does not apply."""
 
     tokens: int | None
@@ -121,7 +121,7 @@ class TrainingRun(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference(JsonObject):
+class DifferenceObject(JsonObject):
     """One line of the step or of memory that differs between plan and alternative."""
 
     name: str
@@ -135,7 +135,7 @@ class Difference(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Why(JsonObject):
+class WhyObject(JsonObject):
     """An alternative that --why names, and the lines that set it back."""
 
     what: str
@@ -144,29 +144,29 @@ class Why(JsonObject):
     """Whether the plan has it already."""
     reason: str
     """Why it is not the plan, in one clause."""
-    lack: Lack | None
+    lack: LackObject | None
     """What is missing where none fits."""
     seconds_slower: float | None
     """Seconds of a step more than the plan, for as many sequences; null beside no plan."""
     bytes_more: int | None
     """Bytes of a GPU needed more than the plan; null but with --objective least-memory."""
-    seconds: Sequence[Difference]
+    seconds: Sequence[DifferenceObject]
     """Lines of the step that differ, the largest difference first."""
     of: str
     """The place that `bytes` is of: gpu, host or nvme."""
-    bytes: Sequence[Difference]
+    bytes: Sequence[DifferenceObject]
     """Lines of memory at that place's peak that differ, the largest difference first."""
     alternative: PlanEntry | None
     """The best strategy that has it, or that nearest to fitting; null: it is the plan, or cannot run."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecommendDocument(Document):
+class RecommendDocument(JsonDocument):
     """What every form of recommend has."""
 
     command: Literal["recommend"] = "recommend"
     """The command that ran."""
-    scope: Scope
+    scope: ScopeObject
     """The job that the numbers are of."""
 
 
@@ -176,27 +176,27 @@ class PlanDocument(RecommendDocument):
 
     plan: PlanEntry | None
     """The best strategy that fits; null where nothing does."""
-    rejected: Sequence[Rejected]
+    rejected: Sequence[RejectedObject]
     """Neighbours of the plan; where nothing fits, what is nearest to fitting."""
     searched: Searched
     """How much the search looked at."""
-    ways_out: Sequence[WayOut]
+    ways_out: Sequence[WayOutObject]
     """Where nothing fits, single changes after which something does."""
     assumed: Sequence[str]
     """What nobody stated."""
     kept_free: KeptFree | None = None
     """With --headroom, what of each card is kept free."""
-    flash_attention_2: Rejected | None = None
+    flash_attention_2: RejectedObject | None = None
     """The plan with flash_attention_2, where that would gain and no attention was asked for."""
-    with_code: Rejected | None = None
+    with_code: RejectedObject | None = None
     """The plan with lines in the training script (--allow code), where they would gain."""
-    fewest: Fewest | None = None
+    fewest: FewestObject | None = None
     """With --gpus auto, the fewest GPUs."""
-    run: TrainingRun | None = None
+    run: TrainingRunObject | None = None
     """With --tokens or --price, the whole training run."""
-    in_time: Fewest | None = None
+    in_time: FewestObject | None = None
     """Where the deadline is missed, the fewest GPUs that make it."""
-    why: Sequence[Why] | None = None
+    why: Sequence[WhyObject] | None = None
     """With --why, each alternative."""
 
 
@@ -214,12 +214,12 @@ class FrontDocument(RecommendDocument):
     """What nobody stated."""
     kept_free: KeptFree | None = None
     """With --headroom, what of each card is kept free."""
-    fewest: Fewest | None = None
+    fewest: FewestObject | None = None
     """With --gpus auto, the fewest GPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Card(JsonObject):
+class CardObject(JsonObject):
     """The plan for one of several cards, nodes or numbers of GPUs."""
 
     gpu: str | None = None
@@ -232,11 +232,11 @@ class Card(JsonObject):
     """GPUs of the plan."""
     plan: PlanEntry | None
     """The best strategy that fits; null where nothing does."""
-    lack: Lack | None
+    lack: LackObject | None
     """What is missing where nothing fits."""
-    fewest: Fewest | None = None
+    fewest: FewestObject | None = None
     """With --gpus auto, the fewest GPUs."""
-    run: TrainingRun | None = None
+    run: TrainingRunObject | None = None
     """With --tokens or --price, the whole training run."""
     assumed: Sequence[str]
     """What nobody stated."""
@@ -248,7 +248,7 @@ class Card(JsonObject):
 class CardsDocument(RecommendDocument):
     """A plan for each of several cards, nodes or numbers of GPUs."""
 
-    cards: Sequence[Card]
+    cards: Sequence[CardObject]
     """As they were written; the cheapest first with --objective cheapest."""
 
 
@@ -262,7 +262,7 @@ class LargestModel(JsonObject):
     """The fastest strategy at that size."""
     next_size: int | None
     """Parameters of the next larger size, which does not fit; null at the end of the sizes."""
-    lack: Lack | None
+    lack: LackObject | None
     """What the next larger size lacks."""
 
 

@@ -25,7 +25,7 @@ class Compute(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Term(JsonObject):
+class TermObject(JsonObject):
     """Seconds under one name, and how they came about."""
 
     group: str
@@ -49,7 +49,7 @@ class Term(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Utilisation(JsonObject):
+class UtilisationObject(JsonObject):
     """A share of the card's peak in this precision."""
 
     convention: str
@@ -59,7 +59,7 @@ class Utilisation(JsonObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepTime(JsonObject):
+class StepTimeObject(JsonObject):
     """Seconds of one optimizer step, and where they go."""
 
     step: float
@@ -70,11 +70,11 @@ class StepTime(JsonObject):
     """Tokens of one step, over all GPUs."""
     tokens_per_s_per_gpu: float
     """Tokens per second of one GPU."""
-    utilisation: Sequence[Utilisation]
+    utilisation: Sequence[UtilisationObject]
     """Shares of the card's peak; empty where the peak is not known."""
     groups: Mapping[str, float]
     """Seconds by group: compute, communication, offload and optimizer."""
-    terms: Sequence[Term]
+    terms: Sequence[TermObject]
     """Terms that sum up to the step."""
 
 

@@ -41,10 +41,10 @@ class SavedByLayer(NamedTuple):
     @property
     def parts(self) -> dict[str, int]:
         """Bytes by part of the layer."""
-        found: dict[str, int] = {}
+        totals: dict[str, int] = {}
         for each in self.kept:
-            found[each.part] = found.get(each.part, 0) + each.bytes
-        return found
+            totals[each.part] = totals.get(each.part, 0) + each.bytes
+        return totals
 
 
 class SavedActivations(NamedTuple):

@@ -89,8 +89,8 @@ def recomputing(kind: str) -> Recomputing:
         return Recomputing(1, keeps_products=True)
     if kind == SELECTIVE:
         return Recomputing(attention=True)
-    found = fullmatch(PATTERN, kind)
-    return Recomputing(int(found[2] or 1), bool(found[3])) if found else PLAIN
+    match = fullmatch(PATTERN, kind)
+    return Recomputing(int(match[2] or 1), bool(match[3])) if match else PLAIN
 
 
 def is_checkpointing(kind: str) -> bool:

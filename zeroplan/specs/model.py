@@ -253,7 +253,7 @@ class Model(NamedTuple):
 
     @property
     def largest(self) -> ParameterSpec:
-        """Of all, trainable or not."""
+        """The tensor with most elements, trainable or not."""
         return max(self.tensors, key=lambda tensor: tensor.elements)
 
     @property
@@ -278,7 +278,7 @@ class Model(NamedTuple):
 
     @property
     def largest_trainable(self) -> ParameterSpec:
-        """Of those that train."""
+        """The tensor with most elements among those that train."""
         return _training(self).largest
 
 

@@ -209,44 +209,44 @@ class Strategy(NamedTuple):
     def not_counted(self) -> tuple[str, ...]:
         """What DeepSpeed does, or holds for a while, that no formula here counts."""
         quantizes = self.stage == 3 and (self.quantized_weights or self.quantized_gradients)
-        found = ["what ZeRO++'s CUDA kernels need in memory for themselves"] if quantizes else []
+        parts = ["what ZeRO++'s CUDA kernels need in memory for themselves"] if quantizes else []
         if self.autocast and self.kernels != "transformers":
-            found.append("Liger's kernels under torch_autocast, which cast what they are given by themselves")
+            parts.append("Liger's kernels under torch_autocast, which cast what they are given by themselves")
         if self.flash and (self.autocast or self.kernels != "transformers"):
-            found.append("flash-attention under autocast or beside Liger's kernels, which is compared with no run")
+            parts.append("flash-attention under autocast or beside Liger's kernels, which is compared with no run")
         if self.recomputing.attention and (self.flash or self.kernels != "transformers"):
-            found.append("selective checkpointing beside flash-attention or Liger's kernels: compared with no run")
+            parts.append("selective checkpointing beside flash-attention or Liger's kernels: compared with no run")
         if self.precision == "fp8":
-            found.append("activations in fp8, which are counted as in bf16")
+            parts.append("activations in fp8, which are counted as in bf16")
         if self.optimizer == "muon":
-            found.append("Muon's compiled update, which is counted as it runs uncompiled")
+            parts.append("Muon's compiled update, which is counted as it runs uncompiled")
             if self.offload_optimizer and self.offload_optimizer.device == "nvme":
-                found.append("what Muon reads from NVMe in the step, and writes back")
+                parts.append("what Muon reads from NVMe in the step, and writes back")
         if self.zenflow and not self.selective:
-            found.append("zero_optimization.zenflow")
-        return (*self.uncounted, *found, *self.untimed)
+            parts.append("zero_optimization.zenflow")
+        return (*self.uncounted, *parts, *self.untimed)
 
     @property
     def untimed(self) -> tuple[str, ...]:
         """The part of it that is missing in the time of a step alone."""
         swaps = any(part and part.device == "nvme" for part in (self.offload_optimizer, self.offload_param))
-        found = []
+        parts = []
         if self.aio_single_submit and self.stage == 3 and swaps:
-            found.append("aio.single_submit in the time of a step: no published figure says what it costs")
+            parts.append("aio.single_submit in the time of a step: no published figure says what it costs")
         if self.optimizer == "muon":
-            found.append("Muon's element-wise operators in the time of a step")
+            parts.append("Muon's element-wise operators in the time of a step")
         if self.selective:
-            found.append("ZenFlow's choice of columns, and their update, in the time of a step")
-        return tuple(found)
+            parts.append("ZenFlow's choice of columns, and their update, in the time of a step")
+        return tuple(parts)
 
     @property
     def recomputing(self) -> Recomputing:
         """Which layers run again in backward; on the CPU accelerator the host's memory is the layers' own."""
-        found = recomputing(self.checkpointing)
+        result = recomputing(self.checkpointing)
         if self.checkpointing != DEEPSPEED:
-            return found
+            return result
         away = self.activation_checkpointing.on_host and self.backend != "cpu"
-        return found._replace(inputs=self.activation_checkpointing._replace(on_host=away))
+        return result._replace(inputs=self.activation_checkpointing._replace(on_host=away))
 
     @property
     def runs_zero_linear(self) -> bool:

@@ -72,10 +72,10 @@ class OnMeta(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
         leaf = value.requires_grad and value.is_leaf and not value._is_view()
         if not (leaf and value.dtype == torch.float32):
             return value.to(wanted)
-        found = self.copies.get(id(value))
-        if found is None:
-            found = self.copies[id(value)] = value, value.to(wanted)
-        return found[1]
+        cached = self.copies.get(id(value))
+        if cached is None:
+            cached = self.copies[id(value)] = value, value.to(wanted)
+        return cached[1]
 
 
 def is_eligible(value: Any) -> bool:

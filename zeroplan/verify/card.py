@@ -38,17 +38,17 @@ class CardStandIns(StandIns):
 
 
 class Phase:
-    """What the allocator did in a phase; `found` once it has ended."""
+    """What the allocator did in a phase; `readings` once it has ended."""
 
     def __init__(self) -> None:
         self.before = _blocks()
-        self.found: dict[str, Any] = {}
+        self.readings: dict[str, Any] = {}
 
     def end(self, tensors: set[Block]) -> None:
         """Peaks of the phase, and of the blocks at its fullest moment those that were no tensor of Python's."""
         torch.cuda.synchronize()
         stats = torch.cuda.memory_stats()
-        self.found = {
+        self.readings = {
             "max_memory_allocated": torch.cuda.max_memory_allocated(),
             "max_memory_reserved": torch.cuda.max_memory_reserved(),
             "memory_allocated": torch.cuda.memory_allocated(),
@@ -58,7 +58,7 @@ class Phase:
             "segments": stats["segment.all.current"],
         }
         fullest = _fullest(self.before, _events())
-        self.found["fullest"] = {
+        self.readings["fullest"] = {
             "requested": sum(size * times for (_place, size), times in fullest.items()),
             "no_tensor": _by_size({block: times for block, times in fullest.items() if block not in tensors}),
         }
@@ -89,8 +89,8 @@ def _blocks() -> Counter[Block]:
 
 
 def _events() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]
-    return found
+    events: list[dict[str, Any]] = torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]
+    return events
 
 
 def _fullest(before: Counter[Block], events: list[dict[str, Any]]) -> Counter[Block]:
@@ -114,10 +114,10 @@ def _fullest(before: Counter[Block], events: list[dict[str, Any]]) -> Counter[Bl
 
 def _by_size(blocks: dict[Block, int]) -> list[list[int]]:
     """[bytes, how many], largest first."""
-    found = Counter[int]()
+    counts = Counter[int]()
     for (_place, size), times in blocks.items():
-        found[size] += times
-    return [[size, times] for size, times in sorted(found.items(), reverse=True)]
+        counts[size] += times
+    return [[size, times] for size, times in sorted(counts.items(), reverse=True)]
 
 
 def described() -> dict[str, Any]:

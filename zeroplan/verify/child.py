@@ -20,8 +20,8 @@ from typing import Any
 
 
 def versions() -> dict[str, str]:
-    found = {name: importlib.metadata.version(name) for name in ("deepspeed", "torch", "transformers")}
-    return {**found, "python": platform.python_version()}
+    installed = {name: importlib.metadata.version(name) for name in ("deepspeed", "torch", "transformers")}
+    return {**installed, "python": platform.python_version()}
 
 
 def run(case: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
         if skipped:
             raise RuntimeError(f"{skipped} steps were skipped (overflow): nothing measured would be steady")
         out |= out.pop(f"after_step_{case.get('steps', 3)}")
-        out["phases"] = phases.found
+        out["phases"] = phases.entries
         looked_at = (0, 1, case.get("steps", 3))
         out["traffic"] = traffic([call for call in collectives.calls if call.step in looked_at])
         out["pins"] = sorted(stand_ins.pins)

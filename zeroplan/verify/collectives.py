@@ -194,10 +194,10 @@ def traffic(calls: list[RecordedCollective]) -> list[dict[str, Any]]:
 
 def runs(sizes: list[int]) -> list[list[int]]:
     """Sizes in order, equal neighbours counted: [5, 5, 3] is [[5, 2], [3, 1]]."""
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     for size in sizes:
-        if found and found[-1][0] == size:
-            found[-1][1] += 1
+        if groups and groups[-1][0] == size:
+            groups[-1][1] += 1
         else:
-            found.append([size, 1])
-    return found
+            groups.append([size, 1])
+    return groups

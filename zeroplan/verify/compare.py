@@ -39,14 +39,14 @@ def compare(job: Job, ledger: Ledger, measured: dict[str, Any]) -> list[Checked]
     ]  # fmt: skip
 
 
-def _rows(group: str, unit: str, predicted: Counter[str], found: Counter[str]) -> Iterator[Checked]:
-    for name in sorted(predicted.keys() | found.keys(), key=lambda name: -max(predicted[name], found[name])):
-        if predicted[name] or found[name]:
-            yield Checked(group, name, unit, predicted[name], found[name], 0.0)
+def _rows(group: str, unit: str, predicted: Counter[str], observed: Counter[str]) -> Iterator[Checked]:
+    for name in sorted(predicted.keys() | observed.keys(), key=lambda name: -max(predicted[name], observed[name])):
+        if predicted[name] or observed[name]:
+            yield Checked(group, name, unit, predicted[name], observed[name], 0.0)
 
 
 def _held(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
-    predicted, found = Counter[str](), Counter[str]()
+    predicted, observed = Counter[str](), Counter[str]()
     for line in ledger.gpu.resident:
         predicted[f"{NAMES.get(line.name, line.name)} {line.dtype}"] += line.bytes
     if measured["case"].get("mode") == "real":  # one memory, which the CPU accelerator calls the GPU's
@@ -55,13 +55,13 @@ def _held(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     for entry in measured["held"]:
         if entry["tier"] == "gpu" and entry["kind"] != "inputs":
             kind = "optimizer states" if entry["kind"].startswith("optimizer state ") else entry["kind"]
-            found[f"{NAMES.get(kind, kind)} {entry['dtype']}"] += entry["bytes"]
-    yield from _rows("held on the GPU", "bytes", predicted, found)
+            observed[f"{NAMES.get(kind, kind)} {entry['dtype']}"] += entry["bytes"]
+    yield from _rows("held on the GPU", "bytes", predicted, observed)
 
 
 def _host(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """One rank's, as it asked for them: rounding page-locked blocks up is the allocator's."""
-    predicted, found = Counter[str](), Counter[str]()
+    predicted, observed = Counter[str](), Counter[str]()
     if measured["case"].get("mode") == "real":
         return
     for line in ledger.host.resident:
@@ -70,18 +70,18 @@ def _host(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     for entry in measured["held"]:
         if entry["tier"] != "gpu":
             kind = "pageable" if entry["tier"] == "host" else "page-locked"
-            found[f"{kind} {entry['dtype']}"] += entry["bytes"]
-    yield from _rows("held on the host", "bytes", predicted, found)
+            observed[f"{kind} {entry['dtype']}"] += entry["bytes"]
+    yield from _rows("held on the host", "bytes", predicted, observed)
 
 
 def _files(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """One rank's; gradients lie in the optimizer's folder."""
-    predicted, found = Counter[str](), Counter[str]()
+    predicted, observed = Counter[str](), Counter[str]()
     for line in ledger.nvme.resident:
         predicted["parameters" if line.name == "parameter files" else "optimizer"] += line.symbols["size"]
     for entry in measured["files"]:
-        found["optimizer" if entry["folder"] == "optimizer" else "parameters"] += entry["bytes"]
-    yield from _rows("files on NVMe", "bytes", predicted, found)
+        observed["optimizer" if entry["folder"] == "optimizer" else "parameters"] += entry["bytes"]
+    yield from _rows("files on NVMe", "bytes", predicted, observed)
 
 
 def _traffic(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
@@ -109,7 +109,7 @@ def _group(collective: str, dtype: str, ranks: int, world: int) -> str:
 
 def _copies(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """One rank's between GPU, host and NVMe; with real tensors GPU and host are one."""
-    predicted, found = Counter[str](), Counter[str]()
+    predicted, observed = Counter[str](), Counter[str]()
     if measured["case"].get("mode") == "real":
         return
     last = measured["case"]["steps"]
@@ -118,17 +118,17 @@ def _copies(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     ways = {"to_gpu": "host to gpu", "to_host": "gpu to host", "read": "nvme to host", "write": "host to nvme"}
     for entry in (*measured["pcie_traffic"], *measured["disk_traffic"]):
         if entry["step"] == last:
-            found[ways[entry["way"]]] += entry["bytes"]
-    yield from _rows("copies of a step", "bytes", predicted, found)
+            observed[ways[entry["way"]]] += entry["bytes"]
+    yield from _rows("copies of a step", "bytes", predicted, observed)
 
 
 def _activations(job: Job, measured: dict[str, Any]) -> Iterator[Checked]:
     """The model alone, without DeepSpeed: what forward saves for backward, and both peaks; that run casts nothing."""
-    found = measured.get("activations")
-    counted = alone(job) if found and not job.strategy.autocast else None
-    if found and counted:
+    recorded = measured.get("activations")
+    counted = alone(job) if recorded and not job.strategy.autocast else None
+    if recorded and counted:
         for name, predicted in counted._asdict().items():
-            yield Checked("activations", name.replace("_", " "), "bytes", predicted, found[name], 0.0)
+            yield Checked("activations", name.replace("_", " "), "bytes", predicted, recorded[name], 0.0)
 
 
 def _whole_peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
@@ -137,23 +137,23 @@ def _whole_peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator
     if measured["case"].get("mode") != "meta" or not counted:
         return
     for phase in ("forward", "backward"):
-        found = [e["peak"]["gpu"] for e in measured["phases"] if e["phase"] == phase and e["step"] == last]
+        peaks = [e["peak"]["gpu"] for e in measured["phases"] if e["phase"] == phase and e["step"] == last]
         predicted = total(ledger.gpu.worst(phase).lines)
-        yield Checked("peaks", phase, "bytes", predicted, max(found), PEAK, _less(job, phase))
+        yield Checked("peaks", phase, "bytes", predicted, max(peaks), PEAK, _less(job, phase))
 
 
 def _peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """The optimizer's step is the last micro-step's; other phases at their largest."""
     last = measured["case"]["steps"]
     for phase in PHASES:
-        found = [
+        peaks = [
             entry["peak"]["gpu_less_activations"]
             for entry in measured["phases"]
             if entry["phase"] == phase and entry["step"] in (0, last)
             and (phase != "step" or entry["micro"] == job.strategy.micro_steps)
         ]  # fmt: skip
         predicted = less_activations(ledger.gpu, phase) + (8 * job.tokens if phase == "init" else 0)
-        yield Checked("peaks less activations", phase, "bytes", predicted, max(found), PEAK, _less(job, phase))
+        yield Checked("peaks less activations", phase, "bytes", predicted, max(peaks), PEAK, _less(job, phase))
 
 
 def _less(job: Job, phase: str) -> int:
@@ -163,10 +163,10 @@ def _less(job: Job, phase: str) -> int:
 def _first_step(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """Forward and backward of the run's first optimizer step, or of the later ones where those need as much."""
     for phase, first in zip(("forward", "backward"), FIRST, strict=True):
-        found = [e["peak"]["gpu_less_activations"] for e in measured["phases"] if e["phase"] == phase]
+        peaks = [e["peak"]["gpu_less_activations"] for e in measured["phases"] if e["phase"] == phase]
         predicted = max(less_activations(ledger.gpu, name) for name in ledger.gpu.phases if name in (phase, first))
         less = _less(job, phase) if predicted == less_activations(ledger.gpu, phase) else 0
-        yield Checked("peaks less activations", f"{phase}, any step", "bytes", predicted, max(found), PEAK, less)
+        yield Checked("peaks less activations", f"{phase}, any step", "bytes", predicted, max(peaks), PEAK, less)
 
 
 def _card(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
@@ -175,8 +175,8 @@ def _card(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     if "card" not in measured:
         return
     for phase in PHASES:
-        found = [p["card"] for p in measured["phases"] if p["phase"] == phase and p["step"] in (0, last)]
+        readings = [p["card"] for p in measured["phases"] if p["phase"] == phase and p["step"] in (0, last)]
         predicted = total(ledger.gpu.worst(phase).lines)
         for number, name in (("max_memory_allocated", "allocated"), ("max_memory_reserved", "reserved")):
-            most = max(entry[number] for entry in found)
+            most = max(entry[number] for entry in readings)
             yield Checked(measured["card"]["name"], f"{phase}, {name}", "bytes", predicted, most, NOT_PROMISED)

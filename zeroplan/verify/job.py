@@ -71,8 +71,8 @@ def checkpoint_attention() -> None:
 
     def through_checkpoint(attend: Any) -> Any:
         def attention(module: torch.nn.Module, *inputs: Any, **words: Any) -> Any:
-            found = attend or sys.modules[type(module).__module__].eager_attention_forward
-            return checkpoint.checkpoint(found, module, *inputs, use_reentrant=False, **words)
+            forward = attend or sys.modules[type(module).__module__].eager_attention_forward
+            return checkpoint.checkpoint(forward, module, *inputs, use_reentrant=False, **words)
 
         return attention
 

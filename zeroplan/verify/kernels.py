@@ -35,13 +35,13 @@ def as_on_cuda() -> Iterator[None]:
         (torch, "softmax", softmax),
         (torch.Tensor, "softmax", softmax),
     ]
-    found = [(owner, name, getattr(owner, name)) for owner, name, _replacement in replaced]
-    for (owner, name, otherwise), (_owner, _name, replacement) in zip(found, replaced, strict=True):
+    originals = [(owner, name, getattr(owner, name)) for owner, name, _replacement in replaced]
+    for (owner, name, otherwise), (_owner, _name, replacement) in zip(originals, replaced, strict=True):
         setattr(owner, name, replacement(otherwise))
     try:
         yield
     finally:
-        for owner, name, otherwise in found:
+        for owner, name, otherwise in originals:
             setattr(owner, name, otherwise)
 
 

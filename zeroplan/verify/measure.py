@@ -66,17 +66,17 @@ def measure(case: dict[str, Any], timeout: float = TIMEOUT, python: str = sys.ex
     Instead of that it may hold "refused", DeepSpeed's message, or "failed", what went wrong in the measurement.
     """
     with tempfile.TemporaryDirectory(prefix="zeroplan-verify-") as folder:
-        given, found = Path(folder, "case.json"), Path(folder, "out.json")
+        given, output = Path(folder, "case.json"), Path(folder, "out.json")
         given.write_text(json.dumps(case))
         try:
             finished = subprocess.run(  # noqa: S603 (our own module, no shell)
-                [python, "-m", "zeroplan.verify.child", str(given), str(found)],
+                [python, "-m", "zeroplan.verify.child", str(given), str(output)],
                 env={**os.environ, **environment(case)},
                 capture_output=True, text=True, timeout=timeout, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return {"case": case, "failed": f"no result after {timeout:g} s"}
-        if not found.exists():
+        if not output.exists():
             return {"case": case, "failed": finished.stderr[-2000:] or f"exit status {finished.returncode}"}
-        result: dict[str, Any] = json.loads(found.read_text())
+        result: dict[str, Any] = json.loads(output.read_text())
         return result

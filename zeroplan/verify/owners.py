@@ -130,8 +130,8 @@ def _of_the_other_process(optimizer: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _basic(optimizer: Any) -> list[Any]:
     """The optimizer that DeepSpeed drives, and the one that takes the part of it that stays on the GPU."""
-    found = (getattr(optimizer, "optimizer", optimizer), getattr(optimizer, "backup_optimizer", None))
-    return [basic for basic in found if basic is not None]
+    optimizers = (getattr(optimizer, "optimizer", optimizer), getattr(optimizer, "backup_optimizer", None))
+    return [basic for basic in optimizers if basic is not None]
 
 
 def _chosen(optimizer: Any) -> list[Any]:
@@ -156,16 +156,16 @@ def _claims(engine: Any, model: torch.nn.Module, given: dict[str, torch.Tensor])
 
 def kinds(storages: StorageTracker, engine: Any, model: torch.nn.Module, given: dict[str, torch.Tensor]) -> list[int]:
     """Label every storage with its kind; return the keys that nothing reaches."""
-    found: dict[int, str] = {}
+    by_storage: dict[int, str] = {}
     for kind, tensor in _claims(engine, model, given):
         storage = tensor.untyped_storage()
-        if storage._cdata not in found and storage.nbytes():
+        if storage._cdata not in by_storage and storage.nbytes():
             storages.see(tensor, kind)
             if storage._cdata in storages.live:
-                found[storage._cdata] = kind
-    for key, kind in found.items():
+                by_storage[storage._cdata] = kind
+    for key, kind in by_storage.items():
         storages.name(key, kind)
-    return [key for key in storages.live if key not in found]
+    return [key for key in storages.live if key not in by_storage]
 
 
 def held(storages: StorageTracker, unexplained: list[int]) -> dict[str, Any]:

@@ -93,8 +93,8 @@ class Harness:
         from deepspeed.runtime.config import get_torch_autocast_dtype
 
         dtype = get_torch_autocast_dtype({"torch_autocast": section})
-        found: contextlib.AbstractContextManager[Any] = torch.autocast("cuda" if self.cuda else "cpu", dtype=dtype)
-        return found
+        context: contextlib.AbstractContextManager[Any] = torch.autocast("cuda" if self.cuda else "cpu", dtype=dtype)
+        return context
 
     @contextlib.contextmanager
     def kernels(self) -> Iterator[None]:
@@ -127,12 +127,12 @@ class Harness:
 
     def files(self) -> list[dict[str, Any]]:
         """Files on NVMe, by folder below zero_stage_3: how many, and their bytes."""
-        found: dict[str, list[int]] = {}
+        by_folder: dict[str, list[int]] = {}
         for path, size in self.disk.files.items() if self.disk else ():
-            found.setdefault(kind_of(path), []).append(size)
+            by_folder.setdefault(kind_of(path), []).append(size)
         return [
             {"folder": folder, "files": len(sizes), "bytes": sum(sizes), "sizes": sorted(sizes)}
-            for folder, sizes in found.items()
+            for folder, sizes in by_folder.items()
         ]
 
 

@@ -47,7 +47,7 @@ class StandIns:
     def born(self, storage: torch.UntypedStorage) -> None:
         """A storage has just got its bytes."""
 
-    def answer(self, _func: Any, _args: Any, _kwargs: Any) -> Any:
+    def dispatched(self, _func: Any, _args: Any, _kwargs: Any) -> Any:
         """The result of an operator that cannot run or should not, or PASS."""
         return PASS
 
@@ -73,7 +73,7 @@ class MetaStandIns(StandIns):
             frame = frame.f_back
         return False
 
-    def answer(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
         if args and isinstance(args[0], torch.Tensor):
             made = self._of_tensor(func, args, kwargs)
             if made is not PASS:

@@ -21,7 +21,7 @@ class Phases:
 
     def __init__(self, storages: StorageTracker) -> None:
         self.storages = storages
-        self.found: list[dict[str, Any]] = []
+        self.entries: list[dict[str, Any]] = []
 
     @contextlib.contextmanager
     def phase(self, name: str, step: int, micro: int) -> Iterator[None]:
@@ -36,7 +36,7 @@ class Phases:
         finally:
             gc.enable()
         peaks, at_peak = self.storages.peaks, self.storages.at_peak
-        self.found.append(
+        self.entries.append(
             {
                 "phase": name,
                 "step": step,
@@ -49,7 +49,7 @@ class Phases:
                     LESS: {k: v for k, v in _by_label(at_peak[LESS], (GPU,)).items() if k not in MODELS},
                     HOST: _by_label(at_peak[HOST], (HOST, PINNED)),
                 },
-                **({"card": seen.found} if seen else {}),
+                **({"card": seen.readings} if seen else {}),
             }
         )
 

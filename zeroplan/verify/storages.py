@@ -99,7 +99,7 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        made = self.stand_ins.answer(func, args, kwargs)
+        made = self.stand_ins.dispatched(func, args, kwargs)
         if made is PASS:
             made = func(*args, **kwargs)
         self.crossings.see(func, args, made, lambda: maker(sys._getframe(2)))

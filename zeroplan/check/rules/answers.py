@@ -57,9 +57,9 @@ def slip(typed: str, names: Mapping[str, object], *, refused: bool = False) -> s
         return folded[plain]
     near = [folded[name] for name in difflib.get_close_matches(plain, folded, n=4, cutoff=LIKELY)]
     close = [name for name in near if _slips(plain, name.lower()) <= _allowed(name)]
-    for found in (close, near if refused else []):
-        if found and all(names[name] is names[found[0]] for name in found):
-            return found[0]
+    for matches in (close, near if refused else []):
+        if matches and all(names[name] is names[matches[0]] for name in matches):
+            return matches[0]
     return ""
 
 
@@ -153,15 +153,15 @@ def value(subject: Subject, path: Path, known: Key, given: Any) -> Edits:
 
 def word(subject: Subject, path: Path, given: Any, words: Iterable[str]) -> Edits:
     """A name among others, in its own letters."""
-    found = slip(given, {name: name for name in words}) if isinstance(given, str) else ""
-    return valued(subject.document, path, json.dumps(found)) if found else ()
+    match = slip(given, {name: name for name in words}) if isinstance(given, str) else ""
+    return valued(subject.document, path, json.dumps(match)) if match else ()
 
 
 def parameter(subject: Subject, path: Path, known: Iterable[str]) -> Edits:
     """An argument of an optimizer or schedule under the name that it missed, if that is free."""
-    found = slip(path[-1], {name: name for name in known}, refused=True)
-    is_free = found and (*path[:-1], found) not in subject.document.members
-    return renamed(subject.document, path, found) if is_free else ()
+    match = slip(path[-1], {name: name for name in known}, refused=True)
+    is_free = match and (*path[:-1], match) not in subject.document.members
+    return renamed(subject.document, path, match) if is_free else ()
 
 
 def _float(given: Any) -> float:

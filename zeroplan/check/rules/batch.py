@@ -214,8 +214,8 @@ def split_sequences(subject: Subject) -> Iterator[Hit]:
 def _wrong_groups(subject: Subject) -> Indivisible | None:
     """The size of groups that leaves GPUs over; None where GPUs are unknown."""
     gpus = subject.setting.gpus
-    found = indivisible(subject.config, gpus) if gpus else ()
-    return next((one for one in found if one.path in (SEQUENCE, DATA)), None)
+    groups = indivisible(subject.config, gpus) if gpus else ()
+    return next((one for one in groups if one.path in (SEQUENCE, DATA)), None)
 
 
 def _indivisible(subject: Subject, wrong: Indivisible) -> Hit:

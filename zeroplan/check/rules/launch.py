@@ -109,10 +109,10 @@ def numbers(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
 def beside_a_file(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     if launch.config_file is None or not launch.is_deepspeed:
         return
-    found: list[tuple[str, ...]] = [(SECTION, name) for name in launch.names if name in IN_CONFIG]
+    paths: list[tuple[str, ...]] = [(SECTION, name) for name in launch.names if name in IN_CONFIG]
     if launch.document.config.get("mixed_precision") is not None:
-        found.append(("mixed_precision",))
-    for path in found:
+        paths.append(("mixed_precision",))
+    for path in paths:
         yield Hit("ZP802", path, f"{path[-1]} beside {FILE}: Accelerate stops, the file itself must say it",
                   "delete it")  # fmt: skip
 

@@ -155,15 +155,15 @@ def second_bucket(subject: Subject) -> Iterator[Hit]:
 
 def idle_cards(subject: Subject) -> Iterator[Hit]:
     planned = _fitting(subject)
-    found = _offloads(subject) if planned else []
-    if planned is None or not found or planned.cluster.capacity is None:
+    offloads = _offloads(subject) if planned else []
+    if planned is None or not offloads or planned.cluster.capacity is None:
         return
     without = planned.at(offload_optimizer=None, offload_param=None)
     if without.fit.fits:
         seconds = (f": a step would take {without.time.total:.3g} s in place of {planned.candidate.time.total:.3g} s"
                    if planned.is_timed else "")  # fmt: skip
-        yield Hit("ZP520", subject.spelled(found[0]), f"it fits without offload too{seconds}",
-                  f"delete {' and '.join(path.rpartition('.')[2] for path in found)}")  # fmt: skip
+        yield Hit("ZP520", subject.spelled(offloads[0]), f"it fits without offload too{seconds}",
+                  f"delete {' and '.join(path.rpartition('.')[2] for path in offloads)}")  # fmt: skip
 
 
 def waits_for_network(subject: Subject) -> Iterator[Hit]:

@@ -57,8 +57,8 @@ RULES: tuple[Rule, ...] = (
 
 def _params(subject: Subject) -> dict[str, Any]:
     section = subject.config.get("optimizer")
-    found = section.get("params") if isinstance(section, dict) else None
-    return found if isinstance(found, dict) else {}
+    params = section.get("params") if isinstance(section, dict) else None
+    return params if isinstance(params, dict) else {}
 
 
 def _type(subject: Subject) -> Any:

@@ -148,10 +148,10 @@ def values(subject: Subject) -> Iterator[Hit]:
 
 def _written(subject: Subject, path: str) -> Any:
     """Under this very name: the Trainer knows no other spellings."""
-    found: Any = subject.config
+    value: Any = subject.config
     for part in path.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return found
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
 
 
 def _of_trainer(subject: Subject) -> Arguments | None:
@@ -193,13 +193,13 @@ def two_optimizers(subject: Subject) -> Iterator[Hit]:
 
 
 def mixed_precision(subject: Subject) -> Iterator[Hit]:
-    asked = subject.setting.precision
-    if subject.setting.reader != ACCELERATE or asked not in ("fp16", "bf16", "fp8"):
+    precision = subject.setting.precision
+    if subject.setting.reader != ACCELERATE or precision not in ("fp16", "bf16", "fp8"):
         return
-    other = "bf16" if asked == "fp16" else "fp16"
+    other = "bf16" if precision == "fp16" else "fp16"
     section = subject.config.get(other)
     if isinstance(section, dict) and str(section.get("enabled")).lower() == "true":
-        yield Hit("ZP803", (other, "enabled"), f"{other} here, mixed_precision {asked} in the script or launcher: "
+        yield Hit("ZP803", (other, "enabled"), f"{other} here, mixed_precision {precision} in the script or launcher: "
                   "Accelerate stops", '"enabled": "auto"')  # fmt: skip
 
 

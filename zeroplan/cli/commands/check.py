@@ -66,7 +66,7 @@ def check(
     nearest pyproject.toml: select, ignore, fail-on, for, deepspeed, gpus. Exit code 0: no warning
     and no error (--fail-on); 1: some; 2: bad use.
     """
-    from zeroplan.cli.check import Asked, run
+    from zeroplan.cli.check import CheckCommand, run
     from zeroplan.cli.check_project import table
     from zeroplan.request.check_setting import refuse_several
 
@@ -74,7 +74,7 @@ def check(
     if "gpus" in project:
         options = {"gpus": project["gpus"], **options}
     refuse_several(options)
-    raise typer.Exit(run(Asked(
+    raise typer.Exit(run(CheckCommand(
         files, Options(**options), reader or project.get("for"), trainer_args, client_optimizer, accelerator,
         deepspeed or project.get("deepspeed"), form, select or project.get("select", []),
         ignore or project.get("ignore", []), fail_on or project.get("fail-on", "warning"), exit_zero, fix, diff,

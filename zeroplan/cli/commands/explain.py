@@ -19,9 +19,9 @@ def explain(
 ) -> None:
     """Formula, symbols with their values, source and assumptions of any number; or a ds_config key."""
     if term.upper().startswith("ZP"):
-        from zeroplan.cli.check import explain as told
+        from zeroplan.cli.check import explain as explain_rule
 
-        code = told(term, json=json)
+        code = explain_rule(term, json=json)
         if code is not None:
             raise typer.Exit(code)
     from zeroplan.cli.explain import run

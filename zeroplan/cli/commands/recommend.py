@@ -58,12 +58,12 @@ def recommend(
     """The fastest strategy that fits (or the leanest: --objective), why the others lost, its ds_config.json, and all
     that starts it; of several cards (--gpu a,b), the fewest GPUs (--gpus auto), or the largest model (--max-params).
     """
-    from zeroplan.cli.output import Output
+    from zeroplan.cli.output import PlanOutput
     from zeroplan.cli.recommend import run
     from zeroplan.cli.screen import View
 
     code = run(
-        options, Output(output, folder, target, force), view=View(json, quiet, verbose), max_params=max_params,
+        options, PlanOutput(output, folder, target, force), view=View(json, quiet, verbose), max_params=max_params,
         alternatives=why or (), goal=goal, allow=allow,
     )  # fmt: skip
     raise typer.Exit(code)

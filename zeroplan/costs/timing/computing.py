@@ -43,10 +43,10 @@ class Computing(NamedTuple):
 
 def computing(job: Job, software: Software, *, traced: bool = True) -> Computing:
     """Time the operators of one micro-batch; not `traced`: of what is recomputed only what needs no trace."""
-    found, at, share = work(job), rates(job), backward_share(job)
-    layers = _layers(found, at, software)
-    forward = _pass("forward", found, at, software, layers)
-    backward = _pass("backward", found, at, software, _layers(found, at, software, share), share)
+    forward_work, at, share = work(job), rates(job), backward_share(job)
+    layers = _layers(forward_work, at, software)
+    forward = _pass("forward", forward_work, at, software, layers)
+    backward = _pass("backward", forward_work, at, software, _layers(forward_work, at, software, share), share)
     recomputed = recomputed_shares(job) if traced else RecomputedShare(0.0, 0.0)
     return Computing(forward, ComputePass((*backward.terms, *_again(job, layers, recomputed))))
 
@@ -83,10 +83,10 @@ def layers_again(job: Job) -> float:
     return -(-count // every) / count if every else 0.0
 
 
-def _again(job: Job, layers: tuple[Term, ...], found: RecomputedShare) -> list[Term]:
+def _again(job: Job, layers: tuple[Term, ...], recomputed: RecomputedShare) -> list[Term]:
     """The share of the layers' forward terms that runs again in backward."""
-    scores = layers_again(job) or found.attention
-    shares = {PRODUCTS: found.products, ATTENTION: found.attention, SCORES: scores}
+    scores = layers_again(job) or recomputed.attention
+    shares = {PRODUCTS: recomputed.products, ATTENTION: recomputed.attention, SCORES: scores}
     return [
         entry._replace(
             name=entry.name.replace("forward", "recomputation"), seconds=share * entry.seconds,
@@ -99,30 +99,30 @@ def _again(job: Job, layers: tuple[Term, ...], found: RecomputedShare) -> list[T
 
 
 def _layers(
-    found: ForwardWork, at: Rates, software: Software, share: BackwardShare | None = None
+    forward_work: ForwardWork, at: Rates, software: Software, share: BackwardShare | None = None
 ) -> tuple[Term, ...]:  # fmt: skip
     """Of forward, or of backward with so much of it."""
     way = "backward" if share else "forward"
     products = share.products if share else 1.0
     runs = share.layers if share else 1.0
     terms = [
-        _products(f"{PRODUCTS}, {way}", at, products, found.layers.flops, found.layers.touched),
+        _products(f"{PRODUCTS}, {way}", at, products, forward_work.layers.flops, forward_work.layers.touched),
         term(COMPUTE, f"element-wise operators, {way}", timing.streamed, at.memory, software.passes,
-             times=BACKWARD_ELEMENTS * runs if share else 1.0, touched=software.passes.value * found.elements,
+             times=BACKWARD_ELEMENTS * runs if share else 1.0, touched=software.passes.value * forward_work.elements,
              bandwidth=at.memory.value),
     ]  # fmt: skip
-    if found.scores:
-        factor = BACKWARD_SCORES * runs if share else 1.0
+    if forward_work.scores:
+        factor, times = (BACKWARD_SCORES * runs, BACKWARD_PRODUCTS * runs) if share else (1.0, 1.0)
         terms += [
-            _products(f"{ATTENTION}, {way}", at, BACKWARD_PRODUCTS * runs if share else 1.0, found.attention, 0.0),
+            _products(f"{ATTENTION}, {way}", at, times, forward_work.attention, 0.0),
             term(COMPUTE, f"{SCORES}, {way}", timing.streamed, at.memory, times=factor,
-                 touched=found.scores, bandwidth=at.memory.value),
+                 touched=forward_work.scores, bandwidth=at.memory.value),
         ]  # fmt: skip
     else:
         factor = BACKWARD_ATTENTION * runs if share else 1.0
         terms.append(
-            term(COMPUTE, f"{ATTENTION}, {way}", timing.attention, at.attention, times=factor, flops=found.attention,
-                 rate=at.attention.value)
+            term(COMPUTE, f"{ATTENTION}, {way}", timing.attention, at.attention, times=factor,
+                 flops=forward_work.attention, rate=at.attention.value)
         )  # fmt: skip
     return tuple(terms)
 
@@ -133,20 +133,20 @@ def _products(name: str, at: Rates, times: float, flops: float, touched: float) 
 
 
 def _pass(
-    way: str, found: ForwardWork, at: Rates, software: Software, layers: tuple[Term, ...],
+    way: str, forward_work: ForwardWork, at: Rates, software: Software, layers: tuple[Term, ...],
     backward: BackwardShare | None = None,
 ) -> ComputePass:  # fmt: skip
     """The layers, the head and the loss; the pass is not shorter than starting its kernels takes."""
     products, share, starts = 1.0, LOSS_FORWARD, 1
     if backward:
         products, share, starts = backward.head, 1 - LOSS_FORWARD, 2
-    head = _products(f"{LOGITS}, {way}", at, products, found.head.flops, found.head.touched)
+    head = _products(f"{LOGITS}, {way}", at, products, forward_work.head.flops, forward_work.head.touched)
     loss = term(
         COMPUTE, f"loss, {way}", timing.streamed, at.memory, software.logit_bytes,
-        touched=share * software.logit_bytes.value * found.logits, bandwidth=at.memory.value,
+        touched=share * software.logit_bytes.value * forward_work.logits, bandwidth=at.memory.value,
     )  # fmt: skip
     terms = (*layers, head, loss)
-    symbols = {"kernels": float(starts * found.kernels), "start": at.start.value}
+    symbols = {"kernels": float(starts * forward_work.kernels), "start": at.start.value}
     waiting = timing.launches(**symbols) - sum(entry.seconds for entry in terms)
     if waiting <= 0:
         return ComputePass(terms)

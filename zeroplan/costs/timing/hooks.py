@@ -33,25 +33,27 @@ def hooks(job: Job, software: Software) -> Hooks:
     return Hooks(*(timing.hooks(len(hooks) / 2, software.hook.value) for hooks in passes))
 
 
-def waited(job: Job, software: Software, found: Computing, forward: float = 0.0, backward: float = 0.0) -> Computing:
+def waited(
+    job: Job, software: Software, computing: Computing, forward: float = 0.0, backward: float = 0.0
+) -> Computing:
     """The passes of a micro-step, each with what it waits for its hooks: beyond its work and the traffic that shows, of
     which there are so many seconds in a step's forwards, and in its backwards.
     """
     of_forward, of_backward = hooks(job, software)
     times = job.strategy.micro_steps
     return Computing(
-        _waited("forward", found.forward, software.hook, of_forward, forward / times),
-        _waited("backward", found.backward, software.hook, of_backward, backward / times),
+        _waited("forward", computing.forward, software.hook, of_forward, forward / times),
+        _waited("backward", computing.backward, software.hook, of_backward, backward / times),
     )
 
 
 def _waited(
-    way: str, found: ComputePass, hook: SourcedValue | None, host: float, exposed_communication: float
+    way: str, compute_pass: ComputePass, hook: SourcedValue | None, host: float, exposed_communication: float
 ) -> ComputePass:
-    seconds = host - found.seconds - exposed_communication
+    seconds = host - compute_pass.seconds - exposed_communication
     if hook is None or seconds <= 0:
-        return found
+        return compute_pass
     one = term(
         COMPUTE, f"waiting for stage 3's hooks, {way}", timing.hooks, hook, modules=host / hook.value, hook=hook.value
     )
-    return ComputePass((*found.terms, one._replace(seconds=seconds, times=seconds / one.seconds)))
+    return ComputePass((*compute_pass.terms, one._replace(seconds=seconds, times=seconds / one.seconds)))

@@ -96,10 +96,10 @@ def _matrix(tensor: ParameterSpec, model: Model) -> WeightMatrix:
     return WeightMatrix(rows, columns, (experts[0] if experts else model.shape.experts) if routed else 0)
 
 
-def multiplied(found: tuple[tuple[WeightMatrix, int], ...], tokens: int, top: int, width: int) -> Products:
+def multiplied(weights: tuple[tuple[WeightMatrix, int], ...], tokens: int, top: int, width: int) -> Products:
     """Tokens times each matrix; of experts each sees its share of the tokens, and all are read."""
     flops = touched = number = 0
-    for matrix, times in found:
+    for matrix, times in weights:
         rows, size = tokens * (top if matrix.experts else 1), matrix.rows * matrix.columns
         flops += times * 2 * rows * size
         touched += times * width * (rows * (matrix.rows + matrix.columns) + (matrix.experts or 1) * size)

@@ -100,13 +100,13 @@ for _known in KEYS.values():
 def key(path: str) -> Key | None:
     """The key at a dotted path, aliases understood (bfloat16.enabled is bf16.enabled); None when unknown."""
     section = ""
-    found: Key | None = None
+    entry: Key | None = None
     for part in path.split("."):
-        found = _SPELLINGS.get((section, part))
-        if found is None:
+        entry = _SPELLINGS.get((section, part))
+        if entry is None:
             return None
-        section = found.path
-    return found
+        section = entry.path
+    return entry
 
 
 def children(section: str = "") -> tuple[Key, ...]:

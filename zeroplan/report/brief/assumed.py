@@ -15,9 +15,9 @@ from zeroplan.report.console import console
 LINES = 3
 NAMES = "assumed: "
 FIRST = 2.0
-"""Before all that is weighed as a share: it decides what is counted at all."""
+"""Weight of what decides what is counted at all: before all that is weighed as a share."""
 GUESSED = 1.5
-"""Of a card or a shape that a short name stands for: it is said before what is weighed."""
+"""Weight of a card or a shape that a short name stands for: it is said before what is weighed."""
 USUAL = (0.6, 0.4, 0.3)
 """Shares of a peak where several jobs are shown: held, of that optimizer states, and activations."""
 
@@ -59,7 +59,7 @@ def _height(text: str, width: int) -> int:
 
 
 def _shares(counted: Ledger | None) -> tuple[float, float, float]:
-    """Of a GPU's peak: what is held between steps, optimizer states of that, and activations."""
+    """Shares of a GPU's peak: what is held between steps, optimizer states of that, and activations."""
     if counted is None:
         return USUAL
     peak = total(counted.gpu.peak.lines) or 1

@@ -27,12 +27,12 @@ COLOURS = {
 END, BEYOND = "│", "▶"
 """Where the card ends, and where a bar would go on."""
 MOST = 1.5
-"""Of a card that a bar shows."""
+"""Cards' capacity that a bar shows at most."""
 WIDEST = 120
 """Columns of a bar."""
 
 
-class Part(NamedTuple):
+class BarSegment(NamedTuple):
     name: str
     bytes: int
 
@@ -47,28 +47,28 @@ def card(job: Job, counted: Ledger, verdict: Fit) -> list[RenderableType]:
     return [drawn.append(size), coloured(_numbers(job, filled, said))]
 
 
-def parts(counted: Ledger, verdict: Fit) -> list[Part]:
+def parts(counted: Ledger, verdict: Fit) -> list[BarSegment]:
     """What makes up the bytes that a GPU needs, and what of the card is left."""
     peak = counted.gpu.peak
     beside = total(counted.gpu.beside(peak))
     activations = sum(entry.bytes for entry in counted.gpu.beside(peak) if is_activation(entry))
-    found = [
-        Part("held", total(peak.lines) - beside),  # not all of it while the engine is made
-        Part("initialize" if peak.phase == "init" else "gradients, buffers", beside - activations),
-        Part("activations", activations),
-        Part("outside PyTorch", total(verdict.outside)),
+    segments = [
+        BarSegment("held", total(peak.lines) - beside),  # not all of it while the engine is made
+        BarSegment("initialize" if peak.phase == "init" else "gradients, buffers", beside - activations),
+        BarSegment("activations", activations),
+        BarSegment("outside PyTorch", total(verdict.outside)),
     ]
     headroom = verdict.gpu.headroom
-    return [*found, Part("free", headroom)] if headroom is not None and headroom > 0 else found
+    return [*segments, BarSegment("free", headroom)] if headroom is not None and headroom > 0 else segments
 
 
-def scale(several: Sequence[Sequence[Part]], capacity: int | None) -> int:
+def scale(several: Sequence[Sequence[BarSegment]], capacity: int | None) -> int:
     """Bytes that a full bar stands for, where several are to be compared: of a card at most half as many again."""
     most = max(sum(part.bytes for part in filled) for filled in several)
     return min(max(capacity, most), int(MOST * capacity)) if capacity else most
 
 
-def bar(filled: Sequence[Part], capacity: int | None, width: int, whole: int) -> Text:
+def bar(filled: Sequence[BarSegment], capacity: int | None, width: int, whole: int) -> Text:
     """In so many columns, which stand for `whole` bytes."""
     drawn, at, done = "", 0, 0
     for part in filled:
@@ -92,13 +92,13 @@ def fills(capacity: int | None) -> Text:
 
 def coloured(text: str) -> Text:
     """A text in which fills have their colours."""
-    found = Text(text)
+    styled = Text(text)
     for name, fill in FILLS.items():
-        found.highlight_regex(f"[{fill}]+", COLOURS[name])
-    return found
+        styled.highlight_regex(f"[{fill}]+", COLOURS[name])
+    return styled
 
 
-def _numbers(job: Job, filled: Sequence[Part], more: Sequence[str]) -> str:
+def _numbers(job: Job, filled: Sequence[BarSegment], more: Sequence[str]) -> str:
     """The parts with their sizes and how far these hold, and what else is said of them."""
     known = marks(job)
     signs = {

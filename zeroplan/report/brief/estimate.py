@@ -14,7 +14,7 @@ from zeroplan.report.brief.card import bar, card, fills, parts, scale
 from zeroplan.report.brief.marks import EXACT, legend, marks, of_time
 from zeroplan.report.brief.next_command import SETTLED, changed, line
 from zeroplan.report.console import console, table
-from zeroplan.report.estimate import Estimate, experts_stay_gathered, in_words
+from zeroplan.report.estimate import CountedStrategy, experts_stay_gathered, in_words
 from zeroplan.report.speed import in_one_line
 from zeroplan.report.subject import gpus, not_counted
 from zeroplan.specs.job import Job
@@ -26,7 +26,7 @@ GAP = 2
 
 
 def details(
-    estimates: list[Estimate], said: Sequence[str], typed: Sequence[str]
+    estimates: list[CountedStrategy], said: Sequence[str], typed: Sequence[str]
 ) -> tuple[list[RenderableType], list[RenderableType]]:
     """What stands below the answer and the scope: the numbers, and what goes on from them."""
     first = estimates[0]
@@ -40,7 +40,7 @@ def details(
     return ["", *body, *not_counted(first.job)], tail
 
 
-def _side_by_side(estimates: list[Estimate]) -> list[RenderableType]:
+def _side_by_side(estimates: list[CountedStrategy]) -> list[RenderableType]:
     """One row each: what the paper says, what DeepSpeed needs, the verdict, the step and the card."""
     capacity = estimates[0].fit.gpu.capacity
     grid = table(["", "paper's states", "DeepSpeed needs", *([""] if capacity else []), *_step_columns(estimates)])
@@ -80,17 +80,17 @@ def batch(job: Job) -> str:
     return f"{each} of {job.workload.seq:,} tokens"
 
 
-def _step_columns(estimates: list[Estimate]) -> list[str]:
+def _step_columns(estimates: list[CountedStrategy]) -> list[str]:
     return ["a step"] if any(one.speed for one in estimates) else []
 
 
-def _step(one: Estimate, estimates: list[Estimate]) -> list[str]:
+def _step(one: CountedStrategy, estimates: list[CountedStrategy]) -> list[str]:
     if not _step_columns(estimates):
         return []
     return [f"{of_time(one.job, one.speed)}{seconds(one.speed.step.total)}" if one.speed and one.fit.possible else "-"]
 
 
-def _alone(one: Estimate) -> list[RenderableType]:
+def _alone(one: CountedStrategy) -> list[RenderableType]:
     """The card and its parts, and what else a step needs, in a line each."""
     job, counted, verdict, known = one.job, one.real, one.fit, marks(one.job)
     grid = table(["", ""])
@@ -118,12 +118,12 @@ def _alone(one: Estimate) -> list[RenderableType]:
     return shown
 
 
-def _paper(one: Estimate) -> str:
+def _paper(one: CountedStrategy) -> str:
     lines = one.paper.gpu.resident
     return f"{gb(total(lines))} of model states: {', '.join(f'{entry.name} {gb(entry.bytes)}' for entry in lines)}"
 
 
-def _next(estimates: list[Estimate], typed: Sequence[str]) -> list[RenderableType]:
+def _next(estimates: list[CountedStrategy], typed: Sequence[str]) -> list[RenderableType]:
     """A command that goes on from here."""
     if not typed or estimates[0].job.strategy.backend == "cpu":
         return []

@@ -16,10 +16,10 @@ WIDE = 100
 
 
 def within(
-    answer: Text, head: Sequence[RenderableType], body: Sequence[RenderableType], tail: Sequence[RenderableType]
+    summary: Text, head: Sequence[RenderableType], body: Sequence[RenderableType], tail: Sequence[RenderableType]
 ) -> list[RenderableType]:
     """Below the answer: all of `head` and `tail`, and of `body` as many lines as there is room for."""
-    whole = Text(answer.plain, no_wrap=True)
+    whole = Text(summary.plain, no_wrap=True)
     most = MOST if console().width >= WIDE else MOST_NARROW
     room = most - sum(len(_lines(part)) for part in (_wrapped(whole), *head, *map(_wrapped, tail)))
     lines = _lines(Group(*body))

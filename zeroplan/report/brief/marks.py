@@ -16,11 +16,11 @@ from zeroplan.specs.strategy import Strategy
 EXACT, NEAR, PUBLISHED, ASSUMED = "=", "≈", "~", "?"
 """From the surest to the least sure."""
 ASSUMED_RATE = "rate assumed"
-"""As an interval's reason has it."""
+"""The words of an interval's reason."""
 
 
 class Marks(NamedTuple):
-    """Of the numbers of one job."""
+    """Marks of the numbers of one job, by how sure they are."""
 
     held: str
     """Bytes that a GPU holds between steps; traffic and offload's copies likewise."""
@@ -32,12 +32,12 @@ class Marks(NamedTuple):
 
     @property
     def of_card(self) -> tuple[str, ...]:
-        """Of the parts that fill a card."""
+        """Marks of the parts that fill a card."""
         return self.held, self.activations, self.peak, self.outside
 
     @property
     def needed(self) -> str:
-        """Of a sum that has both the peak and what is outside of it in it."""
+        """Mark of a sum that has both the peak and what is outside of it in it."""
         return least((self.peak, self.outside))
 
 
@@ -52,8 +52,8 @@ def marks(job: Job) -> Marks:
 
 
 def of_time(job: Job, speed: Speed | None) -> str:
-    """Of seconds: published steps of dense models on named cards lie around them, where no rate that makes most of the
-    interval is assumed.
+    """Mark of seconds: published steps of dense models on named cards lie around them, where no rate that makes most of
+    the interval is assumed.
     """
     is_compared = job.cluster.gpu is not None and not job.model.shape.experts and not job.model.approximate
     return PUBLISHED if is_compared and speed and ASSUMED_RATE not in speed.interval.reason else ASSUMED

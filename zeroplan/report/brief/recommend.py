@@ -32,7 +32,7 @@ from zeroplan.specs.strategy import STAGES, Strategy
 from zeroplan.units import between, count, gb, gib, seconds
 
 if TYPE_CHECKING:
-    from zeroplan.emit.folder import Written
+    from zeroplan.emit.folder import WrittenFiles
     from zeroplan.sizing import Fewest
     from zeroplan.training import TrainingRun
 
@@ -40,7 +40,7 @@ ALTERNATIVES, WAYS = 3, 3
 LONG = r"\d{1,3}(?:,\d{3}){2,}"
 """A number of millions or more, which stands as 500M."""
 OPTION = r"\((--[a-z-]+) ([^ ,()]+)[,)]"
-"""With its value, as a way out names it."""
+"""An option with its value, as a suggestion names it."""
 AS_FAST, WHOLE = 5e-4, 0.095
 """Shares of a step: below the first two are as fast, from the second on they are shown in whole per cent."""
 BATCH = "--global-batch"
@@ -50,7 +50,7 @@ MORE, GAIN = 4, 0.1
 
 def details(
     plan: Plan, said: Sequence[str], typed: Sequence[str], *, target: str, given: dict[str, Any] | None,
-    written: Written | None, run: TrainingRun | None, outside: Sequence[Rejected], in_time: Fewest | None,
+    written: WrittenFiles | None, run: TrainingRun | None, outside: Sequence[Rejected], in_time: Fewest | None,
 ) -> tuple[list[RenderableType], list[RenderableType]]:  # fmt: skip
     """What stands below the answer and the scope: the plan, and what goes on from it.
 
@@ -104,7 +104,7 @@ def _settings(chosen: Candidate, run: TrainingRun | None) -> Table:
 
 
 def _shows_host(chosen: Candidate) -> bool:
-    """Not where the answer has it."""
+    """Whether a line says what the host needs: not where the summary says it."""
     return bool(chosen.fit.host.needed) and not on_host(chosen.job, chosen.fit)
 
 
@@ -182,7 +182,7 @@ def _proof(plan: Plan) -> str:
 
 
 def _arguments(
-    chosen: Candidate, target: str, given: dict[str, Any] | None, written: Written | None
+    chosen: Candidate, target: str, given: dict[str, Any] | None, written: WrittenFiles | None
 ) -> list[RenderableType]:
     """What must be said beside a config that was written alone: by TrainingArguments, or of checkpointing."""
     if written is None or written.folder:  # whose files say it
@@ -195,7 +195,7 @@ def _arguments(
 
 
 def _next(
-    plan: Plan, typed: Sequence[str], written: Written | None, run: TrainingRun | None, in_time: Fewest | None
+    plan: Plan, typed: Sequence[str], written: WrittenFiles | None, run: TrainingRun | None, in_time: Fewest | None
 ) -> list[RenderableType]:
     """What was written and starts it, or the command that writes it."""
     tight = plan.chosen is not None and plan.chosen.fit.verdict == TIGHT and "--accept" not in typed
@@ -222,7 +222,8 @@ def _nothing(
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
     for lost in plan.rejected[1:ALTERNATIVES]:  # the answer has the first
         grid.add_row(lost.change, lost.reason)
-    ways = sorted(plan.ways_out, key=lambda way: bool(re.search(r"\(--gpus? ", way.change)))[:WAYS]  # own cards first
+    # own cards first
+    ways = sorted(plan.suggestions, key=lambda way: bool(re.search(r"\(--gpus? ", way.change)))[:WAYS]
     shown = table(["", ""])
     shown.columns[1].justify, shown.columns[1].no_wrap = "left", False
     for way in ways:

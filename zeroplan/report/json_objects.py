@@ -15,7 +15,7 @@ from zeroplan.ledger import Activations, Copied, Ledger, Line, Moment, Tier, Tra
 from zeroplan.levels import Level, shown_by
 from zeroplan.report.letters import letters
 from zeroplan.schema import estimate, job, memory, step_time
-from zeroplan.schema.json_object import Document, as_json, copied
+from zeroplan.schema.json_object import JsonDocument, as_json, copied
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
@@ -24,7 +24,7 @@ from zeroplan.specs.strategy import Strategy
 from zeroplan.symbols import BY_LETTER, SYMBOLS
 
 
-def dumps(document: Document) -> str:
+def dumps(document: JsonDocument) -> str:
     return json.dumps(as_json(document), indent=2)
 
 
@@ -32,7 +32,7 @@ def strategy_estimate(of: Job, ledger: Ledger, verdict: Fit, speed: Speed | None
     """Everything about one strategy."""
     return estimate.StrategyEstimate(
         **vars(_job_object(of, ledger)),
-        memory=memory.Memory(
+        memory=memory.MemoryObject(
             gpu=_gpu_memory(of, ledger, verdict),
             host=memory.HostMemory(**vars(_tier(ledger.host)), beside=[line_object(one) for one in verdict.beside]),
             nvme=_tier(ledger.nvme),
@@ -65,7 +65,7 @@ def _job_object(of: Job, ledger: Ledger) -> job.JobObject:
     cluster = of.cluster
     return job.JobObject(
         model=model_object(of.model),
-        cluster=job.Cluster(
+        cluster=job.ClusterObject(
             name=cluster.name or None,
             nodes=cluster.nodes,
             gpus_per_node=cluster.gpus_per_node,
@@ -80,19 +80,19 @@ def _job_object(of: Job, ledger: Ledger) -> job.JobObject:
 
 
 def _activations(of: Job, ledger: Ledger) -> Activations | None:
-    """Of the model alone."""
+    """Activations of the model alone."""
     return alone(of) if ledger.accounting == "deepspeed" else None
 
 
-def fit_object(verdict: Fit) -> memory.Fit:
+def fit_object(verdict: Fit) -> memory.FitObject:
     """Needed against capacity, tier by tier."""
     gpu = {**vars(_tier_fit(verdict.gpu)), "fits": verdict.fits, "verdict": verdict.verdict}
-    return memory.Fit(**gpu, host=_tier_fit(verdict.host), nvme=_tier_fit(verdict.nvme))
+    return memory.FitObject(**gpu, host=_tier_fit(verdict.host), nvme=_tier_fit(verdict.nvme))
 
 
-def scope_object(scope: Scope) -> job.Scope:
+def scope_object(scope: Scope) -> job.ScopeObject:
     """The job that the numbers are of."""
-    return job.Scope(
+    return job.ScopeObject(
         trains=TRAINS, model=scope.model, loss=scope.loss, tokens_per_sequence=scope.seq, excluded=EXCLUDED,
         unplanned=scope.unplanned, line=scope.line,
     )  # fmt: skip
@@ -131,24 +131,24 @@ def _compute(of: Job) -> step_time.Compute | None:
     return step_time.Compute(flops=counted.flops, flops_causal=counted.causal, convention=convention)
 
 
-def time_object(speed: Speed) -> step_time.StepTime:
+def time_object(speed: Speed) -> step_time.StepTimeObject:
     """Seconds of a step, and where they go."""
     step = speed.step
-    return step_time.StepTime(
+    return step_time.StepTimeObject(
         step=step.total,
         interval=speed.interval,
         tokens=speed.tokens,
         tokens_per_s_per_gpu=speed.tokens_per_gpu,
-        utilisation=[step_time.Utilisation(convention=one.convention, value=one.value) for one in speed.utilisation],
+        utilisation=[copied(step_time.UtilisationObject, one) for one in speed.utilisation],
         groups=step.groups,
         terms=[term_object(entry) for entry in step.terms],
     )
 
 
-def term_object(entry: Term) -> step_time.Term:
+def term_object(entry: Term) -> step_time.TermObject:
     """A term with its formula, values and rates."""
     provenance = entry.provenance
-    return step_time.Term(
+    return step_time.TermObject(
         group=entry.group,
         name=entry.name,
         seconds=entry.seconds,
@@ -174,8 +174,8 @@ def strategy_object(strategy: Strategy) -> Strategy:
     return strategy._replace(**parts | stated)
 
 
-def model_object(model: Model) -> job.Model:
-    return copied(job.Model, model, architecture=model.architecture or None)
+def model_object(model: Model) -> job.ModelObject:
+    return copied(job.ModelObject, model, architecture=model.architecture or None)
 
 
 def _tier(tier: Tier) -> memory.MemoryTier:
@@ -190,8 +190,8 @@ def _tier(tier: Tier) -> memory.MemoryTier:
     )
 
 
-def _moment(peak: Moment) -> memory.Moment:
-    return memory.Moment(
+def _moment(peak: Moment) -> memory.MomentObject:
+    return memory.MomentObject(
         bytes=total(peak.lines),
         phase=peak.phase,
         place=peak.place,
@@ -200,21 +200,21 @@ def _moment(peak: Moment) -> memory.Moment:
     )
 
 
-def line_object(entry: Line) -> memory.Line:
-    return copied(memory.Line, entry)
+def line_object(entry: Line) -> memory.LineObject:
+    return copied(memory.LineObject, entry)
 
 
 def collective(transfer: Transfer) -> memory.Collective:
     return copied(memory.Collective, transfer)
 
 
-def _transfer(transfer: Transfer) -> memory.Transfer:
-    return copied(memory.Transfer, transfer)
+def _transfer(transfer: Transfer) -> memory.TransferObject:
+    return copied(memory.TransferObject, transfer)
 
 
-def _copied(entry: Copied) -> memory.Copied:
-    return memory.Copied(**vars(line_object(entry.line)), from_=entry.source, to=entry.target)
+def _copied(entry: Copied) -> memory.CopiedObject:
+    return memory.CopiedObject(**vars(line_object(entry.line)), from_=entry.source, to=entry.target)
 
 
-def _tier_fit(tier: TierFit) -> memory.TierFit:
-    return copied(memory.TierFit, tier)
+def _tier_fit(tier: TierFit) -> memory.TierFitObject:
+    return copied(memory.TierFitObject, tier)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from math import inf
 
 from zeroplan.largest import Largest
-from zeroplan.plan import Rejected, WayOut, label
-from zeroplan.report import machine
+from zeroplan.plan import Rejected, Suggestion, label
+from zeroplan.report import json_objects
 from zeroplan.schema import recommend as schema
 from zeroplan.schema.json_object import copied
 from zeroplan.search import Candidate, Front, SearchSummary
 from zeroplan.sizing import Fewest, Lack
 from zeroplan.training import TrainingRun
-from zeroplan.why import Row, Why
+from zeroplan.why import LineDifference, Why
 
 
 def searched(one: SearchSummary | Front) -> schema.Searched:
@@ -21,16 +21,16 @@ def searched(one: SearchSummary | Front) -> schema.Searched:
     return copied(schema.Searched, one)
 
 
-def rejected(one: Rejected) -> schema.Rejected:
+def rejected(one: Rejected) -> schema.RejectedObject:
     """A strategy beside the plan."""
-    return schema.Rejected(**vars(entry(one.candidate)), change=one.change, reason=one.reason)
+    return schema.RejectedObject(**vars(entry(one.candidate)), change=one.change, reason=one.reason)
 
 
-def training_run(run: TrainingRun) -> schema.TrainingRun:
+def training_run(run: TrainingRun) -> schema.TrainingRunObject:
     """A whole training run: seconds, GPU-hours, cost, and what is left of its deadline."""
     wanted = run.wanted
     whole = bool(wanted.tokens)
-    return schema.TrainingRun(
+    return schema.TrainingRunObject(
         tokens=wanted.tokens,
         steps=run.steps if whole else None,
         seconds=run.seconds if whole else None,
@@ -46,32 +46,32 @@ def training_run(run: TrainingRun) -> schema.TrainingRun:
     )
 
 
-def why(one: Why) -> schema.Why:
+def why(one: Why) -> schema.WhyObject:
     """An alternative that was asked after, and the lines that set it back."""
-    return schema.Why(
+    return schema.WhyObject(
         what=one.constraint, is_plan=one.is_plan, reason=one.reason, lack=lack(one.lack),
         seconds_slower=one.slower, bytes_more=one.more, seconds=_differences(one.seconds), of=one.of,
         bytes=_differences(one.bytes), alternative=entry(one.candidate) if one.candidate else None,
     )  # fmt: skip
 
 
-def _differences(rows: Sequence[Row]) -> list[schema.Difference]:
-    return [copied(schema.Difference, row) for row in rows]
+def _differences(rows: Sequence[LineDifference]) -> list[schema.DifferenceObject]:
+    return [copied(schema.DifferenceObject, row) for row in rows]
 
 
-def fewest(one: Fewest) -> schema.Fewest:
+def fewest(one: Fewest) -> schema.FewestObject:
     """The fewest GPUs, and what the next smaller number lacks."""
-    return copied(schema.Fewest, one, lack=lack(one.lack), late_seconds=one.late if one.late != inf else None)
+    return copied(schema.FewestObject, one, lack=lack(one.lack), late_seconds=one.late if one.late != inf else None)
 
 
-def lack(one: Lack | None) -> schema.Lack | None:
+def lack(one: Lack | None) -> schema.LackObject | None:
     """What is missing, in which tier, of the strategy that is nearest to fitting."""
-    return schema.Lack(tier=one.tier, bytes=one.bytes, name=label(one.candidate)) if one else None
+    return schema.LackObject(tier=one.tier, bytes=one.bytes, name=label(one.candidate)) if one else None
 
 
 def entry(candidate: Candidate) -> schema.PlanEntry:
     """A strategy of the search as `--json` has it."""
-    whole = machine.strategy_estimate(candidate.job, candidate.ledger, candidate.fit, candidate.speed)
+    whole = json_objects.strategy_estimate(candidate.job, candidate.ledger, candidate.fit, candidate.speed)
     return schema.PlanEntry(**vars(whole), name=label(candidate), step_seconds=candidate.time.total)
 
 
@@ -82,6 +82,6 @@ def largest_model(one: Largest) -> schema.LargestModel:
     )
 
 
-def way_out(one: WayOut) -> schema.WayOut:
+def way_out(one: Suggestion) -> schema.WayOutObject:
     """A strategy that fits after a single change."""
-    return schema.WayOut(**vars(entry(one.candidate)), change=one.change)
+    return schema.WayOutObject(**vars(entry(one.candidate)), change=one.change)

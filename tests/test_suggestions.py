@@ -6,7 +6,7 @@ import pytest
 
 from tests.jobs import job
 from zeroplan.catalog import hardware
-from zeroplan.ways_out import ways_out
+from zeroplan.suggestions import suggestions
 
 
 def asked(fits, **fixed):
@@ -18,7 +18,7 @@ def asked(fits, **fixed):
         return fits(one, free)
 
     one = job("llama-3.1-8b", gpus=8, seq=5000, capacity=10**9)
-    ways = ways_out(one, fixed, has_any, lambda one, free: one if fits(one, free) else None)
+    ways = suggestions(one, fixed, has_any, lambda one, free: one if fits(one, free) else None)
     return [said for said, _found in ways], tried
 
 
@@ -44,7 +44,7 @@ def test_the_smallest_card_that_does_it_is_named():
     cards = hardware.larger(job("llama-3.1-8b", capacity=24 * 10**9).cluster, "bf16")
     assert [card.memory_class for card in cards] == sorted(card.memory_class for card in cards)
     one = job("llama-3.1-8b", gpus=8, capacity=10**9)
-    ways = ways_out(one, {}, lambda one, _free: (one.cluster.capacity or 0) > 70 * 10**9, lambda one, _free: one, cards=cards)
+    ways = suggestions(one, {}, lambda one, _free: (one.cluster.capacity or 0) > 70 * 10**9, lambda one, _free: one, cards=cards)
     assert [said.rpartition("(")[2] for said, _found in ways] == ["--gpu a100-80gb)"]
 
 

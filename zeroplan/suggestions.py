@@ -29,20 +29,20 @@ MOST_HOST, MOST_NVME = 4 * 2**40, 16 * 10**12
 """Bytes of a node up to which a way out is looked for."""
 
 
-def ways_out(
+def suggestions(
     job: Job, fixed: dict[str, Any], fits: Fits, fastest: Fastest, *, of_host: bool = False, cards: Sequence[Gpu] = ()
 ) -> Iterator[Way]:
     """Those there are, each tried; `of_host`: it may lack memory. `cards`: larger ones, the smallest first."""
     for said, one, free in _loosened(job, fixed):
-        if found := fastest(one, free):
-            yield said, found
+        if candidate := fastest(one, free):
+            yield said, candidate
     if of_host:
         yield from _more_host(job, fixed, fits, fastest)
     shorter = [(f"a sequence of {one.workload.seq} (--seq {one.workload.seq})", one) for one in _shorter(job)]
     larger = [(f"{card.title} (--gpu {card.name})", _with_card(job, card)) for card in cards]
     for first in (_first(shorter, fixed, fits), _first(larger, fixed, fits), _more_gpus(job, fixed, fits)):
-        if first and (found := fastest(first[1], fixed)):
-            yield first[0], found
+        if first and (candidate := fastest(first[1], fixed)):
+            yield first[0], candidate
 
 
 def _first(tries: Sequence[Try], fixed: dict[str, Any], fits: Fits) -> Try | None:
@@ -51,12 +51,12 @@ def _first(tries: Sequence[Try], fixed: dict[str, Any], fits: Fits) -> Try | Non
 
 
 def _first_of(tries: Sequence[Try], fixed: dict[str, Any], fits: Fits) -> Try:
-    """The same, where the last is known to."""
+    """The first element that passes, where the last is known to."""
     return tries[bisect_left(range(len(tries) - 1), True, key=lambda at: fits(tries[at][1], fixed))]
 
 
 def _with_card(job: Job, card: Gpu) -> Job:
-    """On as many of another card, with the same links."""
+    """The job on as many of another card, with the same links."""
     return job._replace(cluster=job.cluster._replace(gpu=card, capacity=int(card.memory.value)))
 
 
@@ -88,15 +88,15 @@ def _more_host(job: Job, fixed: dict[str, Any], fits: Fits, fastest: Fastest) ->
     while size < MOST_HOST:
         size *= 2
         larger = job._replace(cluster=job.cluster._replace(host_memory=size))
-        if fits(larger, fixed) and (found := fastest(larger, fixed)):
-            memory = f"{ceil_div(enough(found.fit, 'host'), GiB)}GiB"
-            yield f"a host of {memory.replace('G', ' G')} (--host-mem {memory})", found
+        if fits(larger, fixed) and (candidate := fastest(larger, fixed)):
+            memory = f"{ceil_div(enough(candidate.fit, 'host'), GiB)}GiB"
+            yield f"a host of {memory.replace('G', ' G')} (--host-mem {memory})", candidate
             break
     if not job.cluster.nvme:
         with_disks = job._replace(cluster=job.cluster._replace(nvme=MOST_NVME))
-        if fits(with_disks, fixed) and (found := fastest(with_disks, fixed)):
-            disks = f"{ceil_div(enough(found.fit, 'nvme'), GB)}GB"
-            yield f"NVMe of {disks.replace('G', ' G')} a node (--nvme {disks})", found
+        if fits(with_disks, fixed) and (candidate := fastest(with_disks, fixed)):
+            disks = f"{ceil_div(enough(candidate.fit, 'nvme'), GB)}GB"
+            yield f"NVMe of {disks.replace('G', ' G')} a node (--nvme {disks})", candidate
 
 
 def enough(verdict: Fit, key: str) -> int:
@@ -106,7 +106,7 @@ def enough(verdict: Fit, key: str) -> int:
 
 
 def _shorter(job: Job) -> list[Job]:
-    """Of sequences of a power of two, the longest first."""
+    """The job with sequences of a power of two, the longest first."""
     powers = range((job.workload.seq - 1).bit_length() - 1, SHORTEST.bit_length() - 2, -1)
     return [job._replace(workload=job.workload._replace(seq=2**power)) for power in powers]
 

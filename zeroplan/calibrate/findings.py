@@ -22,7 +22,7 @@ class Measurement(NamedTuple):
 
 
 class Findings:
-    """All of one machine."""
+    """What was measured of one machine."""
 
     def __init__(self) -> None:
         self.figures: list[Measurement] = []
@@ -41,11 +41,11 @@ def timed(action: Callable[[], object], wait: Callable[[], object], *, seconds: 
     """Median seconds of an action, repeated until `seconds` have passed; `wait` returns when its work is done."""
     action()
     wait()
-    found: list[float] = []
+    durations: list[float] = []
     end = time.perf_counter() + seconds
-    while len(found) < least or time.perf_counter() < end:
+    while len(durations) < least or time.perf_counter() < end:
         start = time.perf_counter()
         action()
         wait()
-        found.append(time.perf_counter() - start)
-    return median(found)
+        durations.append(time.perf_counter() - start)
+    return median(durations)

@@ -46,8 +46,8 @@ class Observed(NamedTuple):
         """Predicted less observed; 0 where the log's digits do not tell them apart."""
         if self.predicted is None:
             return None
-        found = self.predicted - self.observed
-        return found if abs(found) > self.half else 0.0
+        error = self.predicted - self.observed
+        return error if abs(error) > self.half else 0.0
 
 
 class Predicted(NamedTuple):
@@ -58,7 +58,7 @@ class Predicted(NamedTuple):
     speed: Speed | None
 
 
-def beside(log: Log, predicted: Predicted, steps: int | None = None) -> list[Observed]:
+def compared(log: Log, predicted: Predicted, steps: int | None = None) -> list[Observed]:
     """A row for everything that the log has; `steps`: optimizer steps of the whole log, where it does not say."""
     return [
         *_memory(log, predicted), *_time(log, predicted), *_throughput(log, predicted),
@@ -73,11 +73,11 @@ def _row(
     if series is None:
         return
     values, at = series.values, len(series.values) - 1
-    found = median(values) if statistic == MEDIAN else values[-1]
+    value = median(values) if statistic == MEDIAN else values[-1]
     if statistic == LARGEST:
-        found = max(values)
-        at = values.index(found)
-    yield Observed(group, name, unit, predicted, found, series.half, statistic, len(values), series.lines[at])
+        value = max(values)
+        at = values.index(value)
+    yield Observed(group, name, unit, predicted, value, series.half, statistic, len(values), series.lines[at])
 
 
 def _memory(log: Log, predicted: Predicted) -> Iterator[Observed]:
@@ -108,20 +108,20 @@ def _memory(log: Log, predicted: Predicted) -> Iterator[Observed]:
 
 def _least_of_each(series: Series, size: int) -> Series:
     """One of every `size` micro-steps is the optimizer's, after which gradients are gone: the least of each so many."""
-    found = Series(series.half)
+    result = Series(series.half)
     for start in range(0, len(series.values) - size + 1, size):
         window = series.values[start : start + size]
         least = min(window)
-        found.add(least, series.lines[start + window.index(least)])
-    return found if found.values else series
+        result.add(least, series.lines[start + window.index(least)])
+    return result if result.values else series
 
 
 def _first(series: Series | None) -> Series | None:
     if series is None:
         return None
-    found = Series(series.half)
-    found.add(series.values[0], series.lines[0])
-    return found
+    result = Series(series.half)
+    result.add(series.values[0], series.lines[0])
+    return result
 
 
 def _joined(log: Log, what: str) -> Series | None:
@@ -129,22 +129,23 @@ def _joined(log: Log, what: str) -> Series | None:
     every = [series for (name, _where), series in log.series.items() if name == what]
     if not every:
         return None
-    found = Series(every[0].half)
+    joined = Series(every[0].half)
     for line, value in sorted(entry for series in every for entry in zip(series.lines, series.values, strict=True)):
-        found.add(value, line)
-    return found
+        joined.add(value, line)
+    return joined
 
 
 def _time(log: Log, predicted: Predicted) -> Iterator[Observed]:
     """DeepSpeed's timers stop at the end of an optimizer step, summed over its micro-steps."""
     spent = _phases(predicted.speed)
     timers = {"forward": "fwd", "backward": "bwd", "step": "step"}
-    found = [log.series.get(("time", timer)) for timer in timers.values()]
-    for phase, series in zip(timers, found, strict=True):
+    recorded = [log.series.get(("time", timer)) for timer in timers.values()]
+    for phase, series in zip(timers, recorded, strict=True):
         yield from _row(series, TIME, phase, "s", spent[phase] if spent else None)
-    if all(found):
-        whole = Series(sum(series.half for series in found if series))
-        for parts in zip(*(zip(series.values, series.lines, strict=True) for series in found if series), strict=False):
+    if all(recorded):
+        printed = [series for series in recorded if series]
+        whole = Series(sum(series.half for series in printed))
+        for parts in zip(*(zip(series.values, series.lines, strict=True) for series in printed), strict=False):
             whole.add(sum(value for value, _line in parts), parts[-1][1])
         yield from _row(whole, TIME, "all three", "s", sum(spent.values()) if spent else None)
 
@@ -153,11 +154,11 @@ def _phases(speed: Speed | None) -> dict[str, float] | None:
     """Seconds of forward, backward (with what runs again) and the rest, as terms are named for them."""
     if speed is None:
         return None
-    found = {"forward": 0.0, "backward": 0.0, "step": 0.0}
+    totals = {"forward": 0.0, "backward": 0.0, "step": 0.0}
     for entry in speed.step.terms:
         part = entry.name.rpartition(", ")[2].replace("recomputation", "backward")
-        found[part if part in found else "step"] += entry.seconds
-    return found
+        totals[part if part in totals else "step"] += entry.seconds
+    return totals
 
 
 def _throughput(log: Log, predicted: Predicted) -> Iterator[Observed]:
@@ -179,16 +180,16 @@ class _Sent(NamedTuple):
 
 def _sent(predicted: Predicted) -> dict[str, _Sent]:
     job = predicted.job
-    found: dict[str, _Sent] = {}
+    sent: dict[str, _Sent] = {}
     for entry in predicted.ledger.traffic:
         times = entry.times(job.strategy.micro_steps)
         size = entry.bytes // entry.ranks if entry.collective == "all_gather" else entry.bytes
         spent = entry.calls * call(job.cluster, entry).seconds if predicted.speed else 0.0
-        before = found.get(entry.collective, _Sent())
-        found[entry.collective] = _Sent(
+        before = sent.get(entry.collective, _Sent())
+        sent[entry.collective] = _Sent(
             before.calls + times * entry.calls, before.bytes + times * size, before.seconds + times * spent
         )
-    return found
+    return sent
 
 
 def _collectives(log: Log, predicted: Predicted, steps: int | None) -> Iterator[Observed]:
@@ -198,19 +199,19 @@ def _collectives(log: Log, predicted: Predicted, steps: int | None) -> Iterator[
     last, first = log.summaries[-1], since(log)
     passed = last.steps - first.steps if first else steps or last.steps
     sent = _sent(predicted)
-    for name, found in last.collectives.items():
+    for name, summary in last.collectives.items():
         before = first.collectives.get(name, CollectiveSummary(0)) if first else CollectiveSummary(0)
-        calls = found.calls - before.calls
+        calls = summary.calls - before.calls
         if not calls and name not in sent:
             continue  # of initialize alone
         expected = sent.get(name, _Sent())
         for unit, of_a_step, seen, half in (
             ("calls", expected.calls, calls, 0.0),
-            ("bytes", expected.bytes, found.bytes - before.bytes, found.half - before.half),
-            ("s", expected.seconds if predicted.speed else None, found.seconds - before.seconds, 1e-5),
+            ("bytes", expected.bytes, summary.bytes - before.bytes, summary.half - before.half),
+            ("s", expected.seconds if predicted.speed else None, summary.seconds - before.seconds, 1e-5),
         ):
             whole = passed * of_a_step if passed and of_a_step is not None else None
-            yield Observed(COLLECTIVES, name, unit, whole, seen, half, SUM, calls, found.line)
+            yield Observed(COLLECTIVES, name, unit, whole, seen, half, SUM, calls, summary.line)
 
 
 def since(log: Log) -> Summary | None:
@@ -222,8 +223,8 @@ def since(log: Log) -> Summary | None:
 
 def _forward(log: Log, predicted: Predicted) -> Iterator[Observed]:
     """The profiler's MACs are the products'; its FLOPs have what is computed beside them, too."""
-    job, found = predicted.job, operations(predicted.job)
-    flops = found.flops.forward if found else None
+    job, counted = predicted.job, operations(predicted.job)
+    flops = counted.flops.forward if counted else None
     if job.strategy.stage < 3:  # there it sees what is not partitioned
         params = log.series.get(("profile", "params per GPU"))
         yield from _row(params, FORWARD, "parameters", "parameters", job.model.parameters)

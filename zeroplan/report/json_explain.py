@@ -12,9 +12,9 @@ from zeroplan.deepspeed.keys.key import Key
 from zeroplan.ledger import less_activations, provenance, total
 from zeroplan.levels import Level
 from zeroplan.quantities import Quantity
-from zeroplan.report import machine
+from zeroplan.report import json_objects
 from zeroplan.report.activations import symbols_of
-from zeroplan.report.explain import Found, distinct
+from zeroplan.report.explain import Lines, distinct
 from zeroplan.schema import explain as schema
 from zeroplan.specs.account import AllocatedActivations, SavedByOperator
 from zeroplan.specs.job import Job
@@ -22,10 +22,10 @@ from zeroplan.sums import Sum
 from zeroplan.symbols import SYMBOLS
 
 
-def entries(found: Found) -> list[schema.Entry]:
+def entries(pairs: Lines) -> list[schema.EntryObject]:
     """Lines and collectives."""
     return [
-        schema.Entry(
+        schema.EntryObject(
             stage=job.strategy.stage,
             name=entry.name,
             bytes=entry.bytes,
@@ -35,7 +35,7 @@ def entries(found: Found) -> list[schema.Entry]:
             source=entry.source,
             note=provenance(entry.rule).note,
         )
-        for job, entry in distinct(found)
+        for job, entry in distinct(pairs)
     ]
 
 
@@ -56,13 +56,13 @@ def _cost(row: KeyCostRow) -> schema.KeyCost | schema.RefusedValue:
         copied=sum(entry.line.bytes for entry in row.ledger.copies),
         step=step_time(row.job, row.ledger).total if row.job and row.job.cluster.gpu else None,
         phases_less_activations={phase: less_activations(gpu, phase) for phase in gpu.phases},
-        traffic=[machine.collective(transfer) for transfer in row.ledger.traffic],
+        traffic=[json_objects.collective(transfer) for transfer in row.ledger.traffic],
     )
 
 
-def quantity(job: Job, entry: Quantity) -> schema.Quantity:
+def quantity(job: Job, entry: Quantity) -> schema.QuantityObject:
     """What tables sum up by a formula."""
-    return schema.Quantity(
+    return schema.QuantityObject(
         stage=job.strategy.stage,
         name=entry.name,
         unit=entry.unit,
@@ -77,15 +77,15 @@ def quantity(job: Job, entry: Quantity) -> schema.Quantity:
     )
 
 
-def sum_of(job: Job, one: Sum) -> schema.Sum:
+def sum_of(job: Job, one: Sum) -> schema.SumObject:
     """A row of a table with its parts."""
-    return schema.Sum(
+    return schema.SumObject(
         stage=job.strategy.stage,
         name=one.name,
         unit="s" if one.unit == "s" else "bytes",
         value=one.value,
         meaning=one.meaning,
-        parts=[schema.Part(name=name, value=value) for name, value in one.parts],
+        parts=[schema.PartObject(name=name, value=value) for name, value in one.parts],
         evidence=one.evidence,
         said=one.said,
     )
@@ -93,12 +93,12 @@ def sum_of(job: Job, one: Sum) -> schema.Sum:
 
 def stage_level(job: Job, level: Level) -> schema.StageLevel:
     """What an instrument shows."""
-    return schema.StageLevel(**vars(machine.level_object(level)), stage=job.strategy.stage, name=level.name)
+    return schema.StageLevel(**vars(json_objects.level_object(level)), stage=job.strategy.stage, name=level.name)
 
 
 def activations(job: Job) -> schema.ExplainedActivations:
     """Closed forms, and makes of layers, their operators, each part beside Korthikanti's, and peaks."""
-    forms, saved = [machine.line_object(entry) for entry in closed_forms(job)], counted(job)
+    forms, saved = [json_objects.line_object(entry) for entry in closed_forms(job)], counted(job)
     if saved is None:
         return schema.ExplainedActivations(stage=job.strategy.stage, closed_forms=forms, counted=None)
     whole = schema.CountedActivations(
@@ -111,22 +111,22 @@ def activations(job: Job) -> schema.ExplainedActivations:
     return schema.ExplainedActivations(stage=job.strategy.stage, closed_forms=forms, counted=whole)
 
 
-def _layer(one: LayerComparison) -> schema.SavedByLayer:
+def _layer(one: LayerComparison) -> schema.SavedByLayerObject:
     beside = [
         schema.KorthikantiPart(
             part=part.name, bytes=int(part.counted), published=part.published.bytes,
-            because=[schema.Reason(text=reason.text, bytes=reason.bytes) for reason in part.reasons],
+            because=[schema.ReasonObject(text=reason.text, bytes=reason.bytes) for reason in part.reasons],
         )
         for part in one.parts
     ]  # fmt: skip
-    return schema.SavedByLayer(
+    return schema.SavedByLayerObject(
         path=one.make.path, layers=one.make.layers, bytes=int(one.make.bytes), formula=equation(one.make.bytes),
         kept=[_saved(each) for each in one.make.kept], beside_korthikanti=beside,
     )  # fmt: skip
 
 
-def _saved(each: SavedByOperator) -> schema.SavedByOperator:
-    return schema.SavedByOperator(
+def _saved(each: SavedByOperator) -> schema.SavedByOperatorObject:
+    return schema.SavedByOperatorObject(
         module=each.module, operator=each.operator, part=each.part, bytes=int(each.bytes), formula=equation(each.bytes)
     )
 

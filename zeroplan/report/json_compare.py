@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zeroplan.deepspeed.effect import ConfigChange, Counted
 from zeroplan.outcome import Outcome, outcome
-from zeroplan.report import machine
+from zeroplan.report import json_objects
 from zeroplan.report.compare import Combination, Failed
 from zeroplan.schema import comparisons as schema
 
@@ -16,11 +16,11 @@ def compare_row(row: Combination | Failed) -> schema.CompareRow | schema.FailedR
         changed=row.changed,
         stage=row.job.strategy.stage,
         gpus=row.job.ranks,
-        strategy=machine.strategy_object(row.job.strategy),
-        fit=machine.fit_object(row.fit),
-        time=machine.time_object(row.speed),
+        strategy=json_objects.strategy_object(row.job.strategy),
+        fit=json_objects.fit_object(row.fit),
+        time=json_objects.time_object(row.speed),
         assumed=row.assumed,
-        kept_free=machine.kept_free(row.headroom, row.job.cluster.capacity),
+        kept_free=json_objects.kept_free(row.headroom, row.job.cluster.capacity),
     )
 
 
