@@ -91,7 +91,7 @@ class _ExpandedPass:
             if layer != OUTSIDE:
                 ran[layer] = (at, at + size)
             at += size
-        size = len(events)  # where nothing in the layers trains, or before them, backward does not reach them
+        size = len(inside)  # where nothing in the layers trains, or before them, backward does not reach them
         first = min((start for start, _end in ran.values()), default=size)
         last = max((end for _start, end in ran.values()), default=size)
         order = range(len(representative) - 1, -1, -1) if backward else range(len(representative))
