@@ -3,8 +3,8 @@
 The command line calls these too, with what was typed; `zeroplan.request.options` declares how each value is read.
 
     >>> import zeroplan
-    >>> found = zeroplan.estimate(params="7B", gpus=8, stage=3)
-    >>> found.strategy.needed  # bytes: the peak, the CUDA context and NCCL's buffers
+    >>> result = zeroplan.estimate(params="7B", gpus=8, stage=3)
+    >>> result.strategy.needed  # bytes: the peak, the CUDA context and NCCL's buffers
     31727150613
 
 What a user can mend raises `zeroplan.ZeroplanError` with the line that the command prints.
@@ -53,10 +53,10 @@ def estimate(
 ) -> Estimate:
     """Memory per GPU and traffic of a strategy, or of ZeRO 0-3 side by side; seconds where a card is named.
 
-    >>> found = estimate(params="7B", gpus=8, gpu_mem=80)
-    >>> [stage for stage, numbers in found.stages.items() if numbers.fits]
+    >>> result = estimate(params="7B", gpus=8, gpu_mem=80)
+    >>> [stage for stage, numbers in result.stages.items() if numbers.fits]
     [1, 2, 3]
-    >>> found.stages[0].verdict, found.stages[0].headroom < 0  # bytes that are missing on each GPU
+    >>> result.stages[0].verdict, result.stages[0].headroom < 0  # bytes that are missing on each GPU
     ('does_not_fit', True)
 
     Raises `ZeroplanError` for what cannot be meant.
@@ -89,10 +89,10 @@ def recommend(
 ) -> Recommendation | LargestModels:  # fmt: skip
     """The fastest strategy that fits, why the others lost, and its ds_config.json.
 
-    >>> found = recommend(params="1.3B", gpus=2, gpu_mem=24, stage=3, micro_batch=1)
-    >>> found.plan.fits, found.plan.stage
+    >>> result = recommend(params="1.3B", gpus=2, gpu_mem=24, stage=3, micro_batch=1)
+    >>> result.plan.fits, result.plan.stage
     (True, 3)
-    >>> found.ds_config()["zero_optimization"]["stage"]
+    >>> result.ds_config()["zero_optimization"]["stage"]
     3
 
     With `gpus="auto"` on the fewest GPUs; with several cards, as in `gpu_mem=[24, 80]`, the plan of each is in `cards`;
@@ -104,8 +104,8 @@ def recommend(
     is both faster and leaner, each by `apart` (1%) of its bytes leaner than the one before, in `.front`, as
     `Outcome`s; `.row(2).write("ds_config.json")` writes the third.
 
-    >>> found = recommend(params="1.3B", gpus=2, gpu_mem=40, stage=3, objective="pareto", apart="20%")
-    >>> [plan.offload_optimizer for plan in (found.front[0], found.front[-1])]
+    >>> result = recommend(params="1.3B", gpus=2, gpu_mem=40, stage=3, objective="pareto", apart="20%")
+    >>> [plan.offload_optimizer for plan in (result.front[0], result.front[-1])]
     [None, 'cpu']
 
     `target` and `allow` as --for and --allow have them: the plan uses what the target is told by its own files and
@@ -138,10 +138,10 @@ def _given(**values: Any) -> dict[str, Any]:
 def matrix(**options: Unpack[Words]) -> Matrix:
     """Models by strategies: several `params`, or several `model`.
 
-    >>> found = matrix(params=["1.3B", "7B"], gpus=8, gpu_mem=24)
-    >>> found.rows["7B"]["ZeRO-3 + CPU"].fits, found.rows["7B"]["ZeRO-3"].headroom
+    >>> result = matrix(params=["1.3B", "7B"], gpus=8, gpu_mem=24)
+    >>> result.rows["7B"]["ZeRO-3 + CPU"].fits, result.rows["7B"]["ZeRO-3"].headroom
     (True, -6271080777)
-    >>> found.markdown().splitlines()[2]
+    >>> result.markdown().splitlines()[2]
     '| 1.3B | 30.22 ✗ | 10.71 | 10.64 | 11.30 | 8.95 | 8.88 |'
     """
     from zeroplan.results import matrix
@@ -153,8 +153,8 @@ def matrix(**options: Unpack[Words]) -> Matrix:
 def diff(first: Path, second: Path, **options: Unpack[Words]) -> Diff:
     """What differs in meaning between two ds_config.json, and in bytes, calls and seconds where a model is named.
 
-    >>> found = diff("zero2.json", "zero3.json", model="llama-3.1-8b", gpus=8)  # doctest: +SKIP
-    >>> found.together.needed, found.changes[0].alone.needed  # bytes of a GPU that the second needs more
+    >>> result = diff("zero2.json", "zero3.json", model="llama-3.1-8b", gpus=8)  # doctest: +SKIP
+    >>> result.together.needed, result.changes[0].alone.needed  # bytes of a GPU that the second needs more
     ... # doctest: +SKIP
 
     Raises `ZeroplanError` for what cannot be meant, and for a config that DeepSpeed refuses.

@@ -7,7 +7,7 @@ from functools import cache, partial
 from zeroplan.check.arguments import read_arguments
 from zeroplan.check.files import check_arguments, check_file
 from zeroplan.check.rule import BESIDE
-from zeroplan.request.check_setting import read_known, setting_of
+from zeroplan.request.check_setting import read_inputs, setting_of
 from zeroplan.request.options import Options
 
 OWN = ("reader", "accelerator", "version", "client_optimizer")
@@ -20,7 +20,7 @@ def found(example):
     if text := options.pop("trainer_args", None):
         arguments = read_arguments(*text.split(": ", 1))
     own = {name: options.pop(name) for name in OWN if name in options}
-    known = read_known(Options(**options), arguments=arguments, **own)
+    known = read_inputs(Options(**options), arguments=arguments, **own)
     checked = check_file(
         example.file, example.text, known.setting, lambda path: (path, BESIDE), partial(setting_of, known)
     )

@@ -14,7 +14,7 @@ from tests.conftest import REFERENCES
 from zeroplan.check.arguments import read_arguments
 from zeroplan.check.files import check_file
 from zeroplan.check.finding import ERROR
-from zeroplan.request.check_setting import read_known, setting_of
+from zeroplan.request.check_setting import read_inputs, setting_of
 from zeroplan.request.options import Options
 
 
@@ -32,7 +32,7 @@ def errors(name, text, known, beside=None):
 
 
 def test_files_for_accelerate_launch():
-    known = read_known(Options())
+    known = read_inputs(Options())
     for text, config, stopped in said()["launch"]:
         found = errors("accelerate.yaml", text, known, json.dumps(config))
         assert bool(found) == bool(stopped), (text, config, stopped, found)
@@ -41,7 +41,7 @@ def test_files_for_accelerate_launch():
 def test_training_arguments():
     for config, stated, stopped in said()["trainer"]:
         arguments = read_arguments("args.json", json.dumps(stated))
-        found = errors("ds_config.json", json.dumps(config), read_known(Options(gpus="1"), arguments=arguments))
+        found = errors("ds_config.json", json.dumps(config), read_inputs(Options(gpus="1"), arguments=arguments))
         assert bool(found) == bool(stopped), (config, stated, stopped, found)
         assert not stopped or {"ZP205", "ZP620"} & {one.rule for one in found}
 
@@ -57,7 +57,7 @@ def test_for_the_same_reason(rule, part):
     cases = [case for case in said()["launch"] if part in case[2]]
     assert len(cases) >= 3
     for text, config, _stopped in cases:
-        found = errors("accelerate.yaml", text, read_known(Options()), json.dumps(config))
+        found = errors("accelerate.yaml", text, read_inputs(Options()), json.dumps(config))
         assert rule in {one.rule for one in found}, (text, config)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.check.deepspeed_models import LLAMA, QUANTIZED, offloaded
 from tests.conftest import REFERENCES
 from zeroplan.check.files import check_file
-from zeroplan.request.check_setting import read_known, setting_of
+from zeroplan.request.check_setting import read_inputs, setting_of
 from zeroplan.request.options import Options
 
 BUFFER, CODES, DIVIDED = "More elements", "be a multiple of 8", "is not divisible by SP size"
@@ -28,7 +28,7 @@ def rules(tmp_path):
     def found(config, widths, ranks=None):
         path = tmp_path / "config.json"
         path.write_text(json.dumps(LLAMA | widths), encoding="utf-8")
-        known = read_known(Options(model=str(path), gpus=None if ranks is None else str(ranks)), reader="deepspeed")
+        known = read_inputs(Options(model=str(path), gpus=None if ranks is None else str(ranks)), reader="deepspeed")
         text = json.dumps(config)
         checked = check_file("ds_config.json", text, known.setting, lambda _name: None, partial(setting_of, known))
         return {one.rule for one in checked.findings}

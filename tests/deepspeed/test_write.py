@@ -24,7 +24,7 @@ from zeroplan.deepspeed.write import ds_config, dumps
 from zeroplan.emit.accelerate import accelerate_yaml
 from zeroplan.emit.trainer import arguments_file, training_arguments
 from zeroplan.plan import plan
-from zeroplan.request.check_setting import read_known, setting_of
+from zeroplan.request.check_setting import read_inputs, setting_of
 from zeroplan.request.options import Options
 from zeroplan.request.request import read_request
 from zeroplan.specs.optimizer import OPTIMIZERS
@@ -513,7 +513,7 @@ def test_check_finds_nothing_in_what_is_written(target):
             arguments = read_arguments("args.json", arguments_file(training_arguments(planned), name))
         if target == "accelerate":
             name, plan_text = "accelerate.yaml", accelerate_yaml(planned, "ds_config.json")
-        known = read_known(Options(gpus=options["gpus"]), reader=target, arguments=arguments)
+        known = read_inputs(Options(gpus=options["gpus"]), reader=target, arguments=arguments)
         beside = ("ds_config.json", written)
         checked = check_file(
             name, plan_text, known.setting, lambda _path, beside=beside: beside, partial(setting_of, known)
@@ -531,7 +531,7 @@ def test_check_with_the_model_says_that_it_fits():
         names = ("model", "params", "gpus", "gpu_mem", "host_mem", "nvme", "seq")
         typed = {name: options[name] for name in names if name in options}
         typed |= {name: getattr(planned.strategy, name) for name in OPERATORS}
-        known = read_known(Options(**typed, headroom="5%"), reader="deepspeed")
+        known = read_inputs(Options(**typed, headroom="5%"), reader="deepspeed")
         checked = check_file(
             "ds_config.json", dumps(ds_config(planned, "deepspeed")), known.setting, lambda _path: None,
             partial(setting_of, known),

@@ -21,7 +21,7 @@ from zeroplan.check.proposed import without_edits
 from zeroplan.check.rules import RULES
 from zeroplan.cli import check_fix
 from zeroplan.errors import ContradictionError, QuantityError, shown
-from zeroplan.request.check_setting import CheckInputs, read_known, setting_of
+from zeroplan.request.check_setting import CheckInputs, read_inputs, setting_of
 from zeroplan.request.options import Options
 
 if TYPE_CHECKING:
@@ -52,35 +52,35 @@ class CheckCommand(NamedTuple):
 def run(command: CheckCommand) -> int:
     """0 when nothing is found that counts, 1 when something is (with --diff also when something would be mended)."""
     chosen = _chosen(command)
-    known, about = _known(command)
+    inputs, about = _inputs(command)
     stated = chosen.kept(about.findings)
     looked_at = [check_fix.Changed(name, text, text, (), stated) for name, text in about.texts.items()]
-    looked_at += [_looked_at(command, chosen, known, path) for path in configs(command.files)]
+    looked_at += [_looked_at(command, chosen, inputs, path) for path in configs(command.files)]
     changes = command.diff and check_fix.show(looked_at)
     if not command.diff:
         if command.fix:
             check_fix.write(looked_at)
-        _show(command, chosen, looked_at, _scope(known))
+        _show(command, chosen, looked_at, _scope(inputs))
         if command.fix:
             check_fix.tell(looked_at)
     findings = [finding for file in looked_at for finding in file.left]
     return 0 if command.exit_zero else int(changes or chosen.fails(findings))
 
 
-def _looked_at(command: CheckCommand, chosen: RuleSelection, known: CheckInputs, path: str) -> check_fix.Changed:
+def _looked_at(command: CheckCommand, chosen: RuleSelection, inputs: CheckInputs, path: str) -> check_fix.Changed:
     """A file with its findings; with --fix or --diff JSON also as it is when mended, and the findings then."""
     name = STANDARD_INPUT if path == "-" else path
     text = read_text(path, "a ds_config.json", LARGEST_CONFIG)
     if (command.fix or command.diff) and not name.endswith(YAML):
-        result = mended(text, partial(_of_json, known, name), chosen.kept)
+        result = mended(text, partial(_of_json, inputs, name), chosen.kept)
         return check_fix.Changed(name, text, result.text, result.done, without_edits(result.left))
-    checked = _checked(path, name, text, known)
+    checked = _checked(path, name, text, inputs)
     return check_fix.Changed(name, text, text, (), chosen.kept(checked.findings), checked.texts)
 
 
-def _of_json(known: CheckInputs, name: str, text: str) -> list[Finding]:
+def _of_json(inputs: CheckInputs, name: str, text: str) -> list[Finding]:
     """Findings of any text of the file: its reader and the job that it states may change when it is mended."""
-    return findings_of(name, text, known.setting, partial(setting_of, known))
+    return findings_of(name, text, inputs.setting, partial(setting_of, inputs))
 
 
 def _chosen(command: CheckCommand) -> RuleSelection:
@@ -93,39 +93,39 @@ def _chosen(command: CheckCommand) -> RuleSelection:
     return RuleSelection(names(command.select), names(command.ignore), command.fail_on)
 
 
-def _known(command: CheckCommand) -> tuple[CheckInputs, CheckedFiles]:
+def _inputs(command: CheckCommand) -> tuple[CheckInputs, CheckedFiles]:
     """What holds for all files, and what is found in TrainingArguments themselves."""
     arguments, about = None, CheckedFiles()
     if command.trainer_args is not None:
         text = read_text(command.trainer_args, "TrainingArguments", LARGEST_CONFIG)
         arguments = read_arguments(command.trainer_args, text)
         about = CheckedFiles(check_arguments(arguments), {command.trainer_args: text})
-    known = read_known(
+    inputs = read_inputs(
         command.options, reader=command.reader, accelerator=command.accelerator, version=command.version,
         client_optimizer=command.client_optimizer, arguments=arguments,
     )  # fmt: skip
-    return known, about
+    return inputs, about
 
 
-def _checked(path: str, name: str, text: str, known: CheckInputs) -> CheckedFiles:
+def _checked(path: str, name: str, text: str, inputs: CheckInputs) -> CheckedFiles:
     def beside(other: str) -> tuple[str, str] | None:
         """As seen from the file, or from here, which is what Accelerate does."""
         tried = [Path(path).parent / other, Path(other)]
         file = next((str(one) for one in tried if os.path.exists(one)), None)
         return None if file is None else (file, read_text(file, "a ds_config.json", LARGEST_CONFIG))
 
-    return check_file(name, text, known.setting, beside, partial(setting_of, known))
+    return check_file(name, text, inputs.setting, beside, partial(setting_of, inputs))
 
 
-def _scope(known: CheckInputs) -> Scope | None:
+def _scope(inputs: CheckInputs) -> Scope | None:
     """The job that ZP9 rules speak of; None without a model."""
-    if known.model is None:
+    if inputs.model is None:
         return None
     from zeroplan.request.request import read_seq
     from zeroplan.specs.scope import scope
 
-    seq, _assumed = read_seq(known.options.seq, known.model)
-    return scope([known.model], seq)
+    seq, _assumed = read_seq(inputs.options.seq, inputs.model)
+    return scope([inputs.model], seq)
 
 
 def _show(

@@ -41,7 +41,7 @@ class CheckInputs(NamedTuple):
     model: Model | None
 
 
-def read_known(
+def read_inputs(
     options: Options, *, reader: str | None = None, accelerator: str = "cuda", version: str | None = None,
     client_optimizer: str | None = None, arguments: Arguments | None = None,
 ) -> CheckInputs:  # fmt: skip
@@ -80,28 +80,28 @@ def refuse_several(stated: Mapping[str, Any]) -> None:
 
 
 def setting_of(
-    known: CheckInputs, document: Document, setting: Setting, launch: AccelerateConfig | None = None
+    inputs: CheckInputs, document: Document, setting: Setting, launch: AccelerateConfig | None = None
 ) -> Setting:
     """The setting of one config: its reader, guessed where nothing says it, and its job with model and cluster."""
-    if known.reader is None and launch is None and setting.arguments is None:
+    if inputs.reader is None and launch is None and setting.arguments is None:
         setting = replace(setting, reader=guessed(document.config))
-    elif known.reader is not None:
-        setting = replace(setting, reader=known.reader)
+    elif inputs.reader is not None:
+        setting = replace(setting, reader=inputs.reader)
     elif launch is None:
         setting = replace(setting, reader="hf")
-    if known.cluster is None and known.model is None:
+    if inputs.cluster is None and inputs.model is None:
         return setting
-    return replace(setting, planned=_planned(known, document, setting, launch))
+    return replace(setting, planned=_planned(inputs, document, setting, launch))
 
 
-def _planned(known: CheckInputs, document: Document, setting: Setting, launch: AccelerateConfig | None) -> Planned:
+def _planned(inputs: CheckInputs, document: Document, setting: Setting, launch: AccelerateConfig | None) -> Planned:
     from zeroplan.fit import TIGHT
     from zeroplan.request.cluster import read_cluster, read_headroom
     from zeroplan.specs.cluster import Cluster
 
-    cluster = known.cluster or Cluster()
-    options, stated = known.options, _of_arguments(known.options, setting.arguments)
-    if known.cluster is None and (ranks := grouped_ranks(document.config)) > 1:
+    cluster = inputs.cluster or Cluster()
+    options, stated = inputs.options, _of_arguments(inputs.options, setting.arguments)
+    if inputs.cluster is None and (ranks := grouped_ranks(document.config)) > 1:
         options = options.replace(gpus=f"1x{ranks}")
     if launch is not None and launch.processes and options.gpus is None and options.hostfile is None:
         per_node = launch.processes // launch.machines or 1
@@ -112,14 +112,14 @@ def _planned(known: CheckInputs, document: Document, setting: Setting, launch: A
         options = options.replace(zero_init=False)
     headroom = read_headroom(options.headroom, cluster)
     reserve = headroom.reserve(cluster.capacity) if headroom and cluster.capacity else 0.0
-    if known.model is None:
+    if inputs.model is None:
         return Planned(cluster, reserve=reserve)
-    request = _request(options, stated, known.model, document, setting)
+    request = _request(options, stated, inputs.model, document, setting)
     if isinstance(request, ZeroplanError):
-        return Planned(cluster, known.model, reserve=reserve, hindrance=str(request))
+        return Planned(cluster, inputs.model, reserve=reserve, hindrance=str(request))
     silent = options.checkpointing is None and "checkpointing" not in stated and setting.arguments is None
     return Planned(
-        request.cluster, known.model, request.jobs()[0], reserve, accepts_tight=options.accept == TIGHT,
+        request.cluster, inputs.model, request.jobs()[0], reserve, accepts_tight=options.accept == TIGHT,
         assumes_no_checkpointing=silent,
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ from zeroplan.check.mended import mended
 from zeroplan.check.rules import RULES
 from zeroplan.cli import check as command
 from zeroplan.errors import ZeroplanError
-from zeroplan.request.check_setting import read_known, setting_of
+from zeroplan.request.check_setting import read_inputs, setting_of
 from zeroplan.request.options import Options
 
 OWN = ("reader", "accelerator", "version", "client_optimizer")
@@ -231,7 +231,7 @@ def _same_otherwise(case, before, after):
     if len(before) % 4 or case.arguments is not None:
         return
     options = {name: value for name, value in case.options.items() if name not in OWN}
-    known = read_known(Options(**options), **{name: case.options[name] for name in OWN if name in case.options})
+    known = read_inputs(Options(**options), **{name: case.options[name] for name in OWN if name in case.options})
     found = mended(before, partial(check_json, CONFIG, setting=known.setting, made=partial(setting_of, known)), list)
     _that(found.text == after, "another text than the command's", [found.text, after])
     try:
