@@ -26,5 +26,5 @@ class Category:
         return w * number
 
 
-class Activation(Category):
+class ActivationCategory(Category):
     """What the model's own operators keep or make."""

@@ -14,7 +14,7 @@ from enum import IntEnum
 from functools import cache
 from typing import NamedTuple
 
-from zeroplan.categories import Activation, Category
+from zeroplan.categories import ActivationCategory, Category
 from zeroplan.errors import ContradictionError
 from zeroplan.sources import SOURCES
 from zeroplan.symbols import SYMBOLS
@@ -206,7 +206,7 @@ class Tier(NamedTuple):
 
 def is_activation(entry: Line) -> bool:
     """Whether the model's own operators made it: activations, logits, the loss."""
-    return isinstance(entry.rule, Activation) or entry.rule.__module__.endswith(".activations")
+    return isinstance(entry.rule, ActivationCategory) or entry.rule.__module__.endswith(".activations")
 
 
 def less_activations(tier: Tier, phase: str) -> int:

@@ -14,7 +14,7 @@ from pkgutil import iter_modules
 import pytest
 
 from zeroplan import formulas
-from zeroplan.categories import Activation, Category
+from zeroplan.categories import ActivationCategory, Category
 from zeroplan.formulas import copied, gathered, states
 from zeroplan.ledger import is_activation, line, provenance
 from zeroplan.sources import DEEPSPEED, SOURCES
@@ -70,7 +70,7 @@ def test_every_category_is_used():
                 used.add((tables[node.value.id], node.attr))
             elif isinstance(node, ast.Constant) and file.parent.name in ("architectures", "autograd"):
                 kinds.add(node.value)
-    by_kind = {key for key, category in TABLES.items() if isinstance(category, Activation) and category.name in kinds}
+    by_kind = {key for key, category in TABLES.items() if isinstance(category, ActivationCategory) and category.name in kinds}
     assert not TABLES.keys() - used - by_kind
 
 

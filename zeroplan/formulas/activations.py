@@ -4,7 +4,7 @@ operators keep and make, counted one by one.
 
 from __future__ import annotations
 
-from zeroplan.categories import Activation
+from zeroplan.categories import ActivationCategory
 
 
 def rms_norm(t: int, h: int, w: int) -> int:
@@ -83,50 +83,50 @@ def logits(t: int, v: int, logit_bytes: int) -> int:
 
 
 # fmt: off
-one_layer = Activation("one layer", "torch utils/checkpoint.py",
+one_layer = ActivationCategory("one layer", "torch utils/checkpoint.py",
     "the layer that backward has recomputed")
 
 # kept for backward
-linear_layers = Activation("linear layers", "torch derivatives.yaml mm, addmm",
+linear_layers = ActivationCategory("linear layers", "torch derivatives.yaml mm, addmm",
     "inputs of linear layers, each once, kept for the weights' gradients")
-norms = Activation("norms", "transformers models",
+norms = ActivationCategory("norms", "transformers models",
     "inputs of norms, in fp32 where the model makes such a copy, and their deviations")
-attention = Activation("attention", "transformers integrations/sdpa_attention.py",
+attention = ActivationCategory("attention", "transformers integrations/sdpa_attention.py",
     "queries, keys, values, and the scores' softmax or the log-sum-exp of a fused kernel")
-flash_attention = Activation("flash attention", "flash-attn flash_attn_interface.py",
+flash_attention = ActivationCategory("flash attention", "flash-attn flash_attn_interface.py",
     "queries, keys, values, the output and a log-sum-exp of each row in fp32")
-activation_functions = Activation("activation functions", "transformers activations.py",
+activation_functions = ActivationCategory("activation functions", "transformers activations.py",
     "what activation functions keep: their input or their result")
-products = Activation("products", "torch derivatives.yaml mul",
+products = ActivationCategory("products", "torch derivatives.yaml mul",
     "factors of products element by element: gates, normalized inputs, cosines")
-dropout = Activation("dropout", "torch ATen/native/Dropout.cpp",
+dropout = ActivationCategory("dropout", "torch ATen/native/Dropout.cpp",
     "masks of dropout, one byte an element on CUDA")
-experts = Activation("experts", "transformers integrations/moe.py",
+experts = ActivationCategory("experts", "transformers integrations/moe.py",
     "tokens gathered by expert, what their products keep, and the router's indices")
-logits_and_loss = Activation("logits and loss", "transformers loss/loss_utils.py",
+logits_and_loss = ActivationCategory("logits and loss", "transformers loss/loss_utils.py",
     "log-probabilities in fp32, and labels")
-inputs_of_layers = Activation("inputs of layers", "torch utils/checkpoint.py",
+inputs_of_layers = ActivationCategory("inputs of layers", "torch utils/checkpoint.py",
     "inputs of checkpointed layers, on one GPU of a tensor-parallel group",
     note="partition_activations leaves S/τ on each of τ ranks, and brings S back in a layer's backward; with τ = 1 it "
     "keeps a copy of the whole, 4 bytes in place of what it copied, and saves nothing (DeepSpeed "
     "runtime/activation_checkpointing/checkpointing.py). cpu_checkpointing alone leaves the last two there.")
 
 # kept for backward by Liger's kernels
-liger_norms = Activation("Liger norms", "Liger ops/rms_norm.py",
+liger_norms = ActivationCategory("Liger norms", "Liger ops/rms_norm.py",
     "inputs of norms in the model's own dtype, and 1/deviation of each row in fp32")
-liger_mlps = Activation("Liger MLPs", "Liger ops/swiglu.py",
+liger_mlps = ActivationCategory("Liger MLPs", "Liger ops/swiglu.py",
     "gate and up, not the activation; their gradients are written over them")
-liger_experts = Activation("Liger experts", "Liger ops/fused_moe.py",
+liger_experts = ActivationCategory("Liger experts", "Liger ops/fused_moe.py",
     "what experts have before the activation, and indices")
-liger_rotary_positions = Activation("Liger rotary positions", "Liger ops/rope.py",
+liger_rotary_positions = ActivationCategory("Liger rotary positions", "Liger ops/rope.py",
     "cosines and sines")
-liger_loss = Activation("Liger loss", "Liger ops/fused_linear_cross_entropy.py",
+liger_loss = ActivationCategory("Liger loss", "Liger ops/fused_linear_cross_entropy.py",
     "gradients of the head's input and of its weight, made in forward; never all logits")
 
 # made and freed
-at_work = Activation("at work", "transformers models",
+at_work = ActivationCategory("at work", "transformers models",
     "what operators have made and nothing keeps for backward: residual stream, logits, temporaries")
-gradients_of_activations = Activation("gradients of activations", "torch torch/csrc/autograd/engine.cpp",
+gradients_of_activations = ActivationCategory("gradients of activations", "torch torch/csrc/autograd/engine.cpp",
     "gradients on their way back, before they reach a parameter")
-flash_attention_inside_its_kernel = Activation("flash attention inside its kernel", "flash-attn flash_api.cpp",
+flash_attention_inside_its_kernel = ActivationCategory("flash attention inside its kernel", "flash-attn flash_api.cpp",
     "sums of gradients in fp32, and keys' and values' gradients for every query head, while the kernel runs")
