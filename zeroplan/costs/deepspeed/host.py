@@ -205,7 +205,8 @@ def stage_3(job: Job) -> Iterator[HostAllocation]:
             yield HostAllocation("optimizer swap buffers", master, swap_buffers(job), EXACT)
     yield from _step_counters(job, updated_tensors(job) if strategy.runs_torch_adam else by_torch)
     if strategy.offload_param and strategy.offload_param.device == "cpu":
-        shards = [sum(shard_sizes(job)[index] for index in members) for members in group_members(job)]
+        sizes = shard_sizes(job)
+        shards = [sum([sizes[index] for index in members]) for members in group_members(job)]
         yield HostAllocation("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)
         pin = TORCH if strategy.offload_param.pin_memory else PAGEABLE
         frozen = [shard_sizes(job)[index] for index in sorted(job.model.frozen)]

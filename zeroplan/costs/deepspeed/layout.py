@@ -116,7 +116,8 @@ def communication_dtypes(job: Job) -> list[str]:
 
 def bucket_dtypes(job: Job) -> list[str]:
     """Gradients have a bucket for each dtype that they travel in, reduced in this order."""
-    return sorted({communication_dtypes(job)[index] for index in job.model.trainable})
+    dtypes = communication_dtypes(job)
+    return sorted({dtypes[index] for index in job.model.trainable})
 
 
 @cached(no_key)
@@ -180,5 +181,6 @@ def fp32_groups(job: Job) -> frozenset[int]:
     """Groups whose 16-bit gradients are added up in an fp32 partition: not those of which Muon needs them whole."""
     if not job.strategy.keeps_fp32_partition:
         return frozenset()
-    whole = {piece.group for index, piece in own_pieces(job).items() if index in matrices(job)}
+    muons = matrices(job)
+    whole = {piece.group for index, piece in own_pieces(job).items() if index in muons}
     return frozenset(range(len(flat_groups(job)))) - whole

@@ -87,7 +87,8 @@ def own_elements(job: Job) -> int:
     """Elements of this rank's pieces of matrices, which it copies both ways, with their momentum."""
     if job.strategy.stage == 3:
         return sum(shards(job, members) for members in sub_groups_of_muon(job))
-    return sum(piece.elements for index, piece in own_pieces(job).items() if index in matrices(job))
+    muons = matrices(job)
+    return sum(piece.elements for index, piece in own_pieces(job).items() if index in muons)
 
 
 def dtype_of_gathers(job: Job) -> str:
