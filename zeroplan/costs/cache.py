@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import wraps
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from zeroplan.specs.checkpointing import ActivationCheckpointing
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
 T = TypeVar("T")
+P = ParamSpec("P")
 CACHE_SIZE = 64
 MISSING: Any = object()
 
@@ -64,6 +65,26 @@ class IdentityKey(Generic[T]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IdentityKey) and self.it is other.it
+
+
+def cached_by(key_of: Callable[P, Hashable], max_size: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Remember what a function gives by all that it reads of its arguments."""
+
+    def decorate(count: Callable[P, T]) -> Callable[P, T]:
+        known: dict[Hashable, T] = {}
+
+        @wraps(count)
+        def looked_up(*arguments: P.args, **named: P.kwargs) -> T:
+            key = key_of(*arguments, **named)
+            if key not in known:
+                if len(known) >= max_size:
+                    known.clear()
+                known[key] = count(*arguments, **named)
+            return known[key]
+
+        return looked_up
+
+    return decorate
 
 
 def cached(

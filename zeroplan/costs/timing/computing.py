@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 from zeroplan.clock import COMPUTE, Term, term
+from zeroplan.costs.cache import IdentityKey, cached_by
 from zeroplan.costs.passes import timeline_request
-from zeroplan.costs.timing.rates import Rates, rates
+from zeroplan.costs.timing.rates import Rates, multiplied_in, rates
 from zeroplan.costs.timing.work import ForwardWork, work
 from zeroplan.formulas import timing
 from zeroplan.specs.account import BackwardShare, RecomputedShare
@@ -41,6 +43,13 @@ class Computing(NamedTuple):
     """With what runs again."""
 
 
+def _what_computes(job: Job, software: Software, *, traced: bool = True) -> Hashable:
+    """All that `computing` reads; a search asks for the same under many buckets and thresholds."""
+    objects = IdentityKey(job.model), IdentityKey(job.cluster.gpu), IdentityKey(software)
+    return *objects, timeline_request(job), multiplied_in(job), traced
+
+
+@cached_by(_what_computes, max_size=1024)
 def computing(job: Job, software: Software, *, traced: bool = True) -> Computing:
     """Time the operators of one micro-batch; not `traced`: of what is recomputed only what needs no trace."""
     forward_work, at, share = work(job), rates(job), backward_share(job)
