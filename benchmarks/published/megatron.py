@@ -19,7 +19,7 @@ from benchmarks.published.constants import (
 from benchmarks.published.prediction import Moment, Prediction, prediction
 from benchmarks.published.rows import Row
 from benchmarks.published.shapes import Shape, Stage, shape, stages
-from zeroplan.formulas import activations, fused, gathered, megatron, states
+from zeroplan.formulas import activations, fused, megatron, states, transient_stage_3
 from zeroplan.ledger import Line, line
 
 BUCKET = 500_000_000
@@ -95,7 +95,7 @@ def _zero_states(row: Row, psi: int, n: int) -> States:
         return States([held], [whole], [line("step copies", megatron.step_copies, psi=psi)])
     if row.stage == 3:
         live = min(psi, int(LIVE_PARAMETERS.value))
-        gather = line("gathered parameters", gathered.gathered_parameters, alive=live, w=2)
+        gather = line("gathered parameters", transient_stage_3.gathered_parameters, alive=live, w=2)
         held = line("states", megatron.sharded_states, psi=psi, n_d=n)
         return States([held], [share, bucket, gather], [share, share, share])
     if row.offloads_optimizer:

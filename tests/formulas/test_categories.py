@@ -15,7 +15,7 @@ import pytest
 
 from zeroplan import formulas
 from zeroplan.categories import ActivationCategory, Category
-from zeroplan.formulas import copied, gathered, states
+from zeroplan.formulas import copied, states, transient_stage_3
 from zeroplan.ledger import is_activation, line, provenance
 from zeroplan.sources import DEEPSPEED, SOURCES
 
@@ -76,7 +76,7 @@ def test_every_category_is_used():
 
 def test_a_line_says_what_was_counted():
     """500,000,000 elements of 2 bytes; a flag of 1; buffers of 256 bytes."""
-    gradients = line("gradients", gathered.gradients, "bfloat16", alive=500_000_000, w=2)
+    gradients = line("gradients", transient_stage_3.gradients, "bfloat16", alive=500_000_000, w=2)
     assert gradients.bytes == 1_000_000_000
     assert gradients.formula == "bytes of one × elements that the replay finds alive at that moment"
     assert gradients.worked == "2 bytes × 500,000,000 elements"
@@ -88,7 +88,7 @@ def test_a_line_says_what_was_counted():
 
 def test_a_category_takes_one_count():
     with pytest.raises(ValueError, match="unpack"):
-        gathered.gradients(alive=2, moved=2, w=2)
+        transient_stage_3.gradients(alive=2, moved=2, w=2)
 
 
 def test_activations_are_the_models_own():

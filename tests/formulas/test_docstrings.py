@@ -17,7 +17,7 @@ from zeroplan.sources import KINDS, SOURCES
 from zeroplan.symbols import SYMBOLS
 
 ROOMS = (
-    "states", "moments", "hosted", "activations", "volume", "outside", "muon", "zenflow", "copied", "timing",
+    "states", "transient", "hosted", "activations", "volume", "outside", "muon", "zenflow", "copied", "timing",
     "korthikanti", "zero_infinity", "megatron", "fused", "fully_sharded",
 )  # fmt: skip
 NOT_FORMULAS = {"ceil_div", "power_of_two", "sqrt", "log2"}

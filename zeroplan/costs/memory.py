@@ -7,7 +7,7 @@ from typing import NamedTuple
 from zeroplan.costs.activations import ClosedFormActivations
 from zeroplan.costs.allocations import PassProfile, Snapshots, as_lines
 from zeroplan.costs.passes import at_work, pass_peak, timeline_of
-from zeroplan.formulas import moments
+from zeroplan.formulas import transient
 from zeroplan.ledger import Detail, Line, Moment, Tier, line
 from zeroplan.specs.execution import PassTimeline
 from zeroplan.specs.job import Job
@@ -15,15 +15,15 @@ from zeroplan.specs.model import IDS, OF_TOKENS, VALUES
 
 
 class PhaseMemory(NamedTuple):
-    """Lines beside what is held, where most of them are alive."""
+    """What an engine has alive in each phase beside what is resident, where most of it is."""
 
     forward: tuple[Line, ...]
     loss: tuple[Line, ...]
     """As backward starts."""
     backward: tuple[Line, ...]
     step: tuple[Line, ...]
-    partitioned: tuple[str, ...] = ()
-    """Residents that are not there while the optimizer runs."""
+    away_in_the_step: tuple[str, ...] = ()
+    """Names of residents that are not there while the optimizer runs."""
     before_step: tuple[Line, ...] = ()
     """While they still are."""
     gathering: tuple[Line, ...] = ()
@@ -111,9 +111,9 @@ def timeline(
 
     `init`: all that is alive where `initialize` has most.
     """
-    trained = (*resident, line("token ids", moments.token_ids, "int64", t=job.tokens), *_labels(job))
-    updated = tuple(entry for entry in trained if entry.name not in phase_memory.partitioned)
-    unborn = (*phase_memory.partitioned, *MADE_BY_THE_STEP)
+    trained = (*resident, line("token ids", transient.token_ids, "int64", t=job.tokens), *_labels(job))
+    updated = tuple(entry for entry in trained if entry.name not in phase_memory.away_in_the_step)
+    unborn = (*phase_memory.away_in_the_step, *MADE_BY_THE_STEP)
     started = tuple(entry for entry in trained if entry.name not in unborn)
     return Tier(
         tuple(resident),
@@ -135,5 +135,5 @@ def _labels(job: Job) -> tuple[Line, ...]:
         return ()
     count = job.tokens if labels == OF_TOKENS else job.strategy.micro_batch
     if labels == VALUES:
-        return (line("labels", moments.labels, job.strategy.dtype, alive=count, w=job.strategy.element_bytes),)
-    return (line("labels", moments.labels, "int64", alive=count, w=8),)
+        return (line("labels", transient.labels, job.strategy.dtype, alive=count, w=job.strategy.element_bytes),)
+    return (line("labels", transient.labels, "int64", alive=count, w=8),)

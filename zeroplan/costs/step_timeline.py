@@ -9,7 +9,7 @@ from zeroplan.costs.allocations import PassProfile
 from zeroplan.costs.engines import engine_of
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.passes import intervals_reached, timeline_of, timeline_request
-from zeroplan.formulas.moments import token_ids
+from zeroplan.formulas.transient import token_ids
 from zeroplan.ledger import Detail, Line, Moment, is_activation, total
 from zeroplan.specs.execution import PassTimeline
 from zeroplan.specs.job import Job

@@ -143,7 +143,7 @@ def _autocast(facts: Facts) -> dict[str, str]:
 
 
 def trainer_fills(hidden: int, stage: int) -> dict[str, int]:
-    """What the Trainer puts for `"auto"` bucket sizes (elements), by field of `Strategy`."""
+    """What the Trainer puts for `"auto"` bucket sizes (elements), by the key's dotted path."""
     fills = {"zero_optimization.reduce_bucket_size": hidden * hidden}
     if stage == 3:
         fills["zero_optimization.stage3_prefetch_bucket_size"] = int(0.9 * hidden * hidden)

@@ -13,7 +13,7 @@ from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.optimizer_states import temporaries
 from zeroplan.costs.deepspeed.stage_0 import make_gradients, reduce_by_engine
 from zeroplan.costs.memory import PhaseMemory
-from zeroplan.formulas import moments
+from zeroplan.formulas import transient
 from zeroplan.ledger import Line
 from zeroplan.specs.job import Job
 
@@ -25,14 +25,14 @@ def phase_memory(job: Job) -> PhaseMemory:
         gradients = _added_at_once(job, tracker)
     else:
         gradients = make_gradients(job, tracker, "bfloat16")
-        tracker.transient_peak((moments.gradient_in_fp32, "float32", job.model.largest_trainable.elements))
+        tracker.transient_peak((transient.gradient_in_fp32, "float32", job.model.largest_trainable.elements))
     reduce_by_engine(job, tracker, [layout.flat for layout in groups], "float32")
     tracker.mark(END)
     backward, together = tracker.peak_lines(), PassProfile(tracker)
     tracker.reset_peak()
     muon_update.prepare(job, tracker)
     share = max((layout.partition for layout in groups if not layout.muon), default=0)
-    tracker.transient_peak((moments.optimizer_temporaries, "float32", temporaries(job, [share])))
+    tracker.transient_peak((transient.optimizer_temporaries, "float32", temporaries(job, [share])))
     accumulated = gradients if job.strategy.grad_accum > 1 else ()
     return PhaseMemory(accumulated, accumulated, backward, tracker.peak_lines(), backward_pass=together)
 
@@ -42,7 +42,7 @@ def _added_at_once(job: Job, tracker: AllocationTracker) -> tuple[Line, ...]:
     sizes = tensor_sizes(job)
     tracker.mark(START)
     for index in job.execution.gradients:
-        with tracker.transient((moments.gradients, "bfloat16", sizes[index])):
-            tracker.transient_peak((moments.gradient_in_fp32, "float32", sizes[index]))
+        with tracker.transient((transient.gradients, "bfloat16", sizes[index])):
+            tracker.transient_peak((transient.gradient_in_fp32, "float32", sizes[index]))
         tracker.mark(~index)
     return ()

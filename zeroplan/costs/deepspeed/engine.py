@@ -3,7 +3,8 @@
 - layout: parameter groups, and their flat tensors at stages 1 and 2; partitions: shards and sub-groups of stage 3.
 - stage_0, stages_1_2, bf16_optimizer, stage_3: what is resident and what each phase allocates. Event by event:
   initialize, stages_1_2_backward and stage_3_backward. optimizer_states: what optimizers keep.
-- reduction: buckets, what a flush sends, when gradients are ready. coordinator, with gathered_storages and events: what
+- reduction: which gradients share a bucket, what a flush sends, when gradients are ready (the bucket's bytes:
+  stages_1_2_backward, stage_3). coordinator, with gathered_storages and events: what
   stage 3 gathers; fetch: its replays, and with which thresholds they hold.
 - host, nvme_swap: memory of the host, swap buffers and files. offload_copies: what crosses PCIe and goes to disk.
 - traffic: collectives, and the phases they run in; issue_order: in which order; quantized_collectives: ZeRO++'s.

@@ -27,7 +27,7 @@ from zeroplan.costs.deepspeed.optimizer_states import (
 from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_elements, trainable_shard_elements
 from zeroplan.costs.deepspeed.zenflow import transposes
 from zeroplan.costs.outside import outside
-from zeroplan.formulas import gathered, hosted, moments, zenflow
+from zeroplan.formulas import hosted, transient, transient_stage_3, zenflow
 from zeroplan.ledger import DTYPE_BYTES, Line, line, total
 from zeroplan.specs.job import Job
 
@@ -58,22 +58,22 @@ def _initialized(job: Job) -> tuple[AllocationTracker, list[Group]]:
             _flatten_on_host(job, tracker, layout)
             on_host.append(layout)
         if strategy.runs_bf16_optimizer:
-            with tracker.transient((moments.partition_clone, dtype, layout.partition)):
-                tracker.allocate(moments.master_weights, "float32", layout.partition)
-            tracker.allocate(moments.fp32_gradient_buffer, "float32", layout.flat)
+            with tracker.transient((transient.partition_clone, dtype, layout.partition)):
+                tracker.allocate(transient.master_weights, "float32", layout.partition)
+            tracker.allocate(transient.fp32_gradient_buffer, "float32", layout.flat)
         elif strategy.offload_optimizer or strategy.master != dtype:
-            with tracker.transient((moments.partition_clone, dtype, layout.partition)):
+            with tracker.transient((transient.partition_clone, dtype, layout.partition)):
                 if not strategy.offload_optimizer:
-                    tracker.allocate(moments.master_weights, strategy.master, layout.partition)
+                    tracker.allocate(transient.master_weights, strategy.master, layout.partition)
         else:
-            tracker.allocate(moments.master_weights, dtype, layout.partition)
+            tracker.allocate(transient.master_weights, dtype, layout.partition)
     if strategy.offload_optimizer:
-        tracker.allocate(moments.offload_scratch, dtype, job.model.largest_trainable.elements)
+        tracker.allocate(transient.offload_scratch, dtype, job.model.largest_trainable.elements)
     elif not strategy.runs_bf16_optimizer:
         share = sum(layout.partition for layout in flat_groups(job))
-        tracker.allocate(moments.fp32_gradients, strategy.master, share)
+        tracker.allocate(transient.fp32_gradients, strategy.master, share)
         if strategy.optimizer == "adagrad":  # built again, it makes its states at once (stage_1_and_2.py:947)
-            tracker.allocate(moments.first_states, strategy.master, share)
+            tracker.allocate(transient.first_states, strategy.master, share)
     return tracker, on_host
 
 
@@ -93,23 +93,23 @@ def init_stage_0(job: Job) -> tuple[Line, ...]:
     if strategy.element_bytes == 2:
         if flattens(job):
             for layout, elements in zip(flat_groups(job), group_elements(job), strict=True):
-                with tracker.transient((moments.clones, strategy.dtype, elements)):
+                with tracker.transient((transient.clones, strategy.dtype, elements)):
                     _flatten(job, tracker, layout.order, elements)
-                with tracker.transient((moments.clones, strategy.dtype, elements)):
-                    tracker.allocate(moments.master_weights, "float32", elements)
+                with tracker.transient((transient.clones, strategy.dtype, elements)):
+                    tracker.allocate(transient.master_weights, "float32", elements)
         else:
-            tracker.allocate(moments.master_weights, "float32", psi)
-            tracker.allocate(moments.gradients, strategy.dtype, psi)
-        tracker.allocate(moments.fp32_gradients, "float32", psi)
+            tracker.allocate(transient.master_weights, "float32", psi)
+            tracker.allocate(transient.gradients, strategy.dtype, psi)
+        tracker.allocate(transient.fp32_gradients, "float32", psi)
         update_whole(job, tracker, makes_states=True)
         for tensors in group_tensors(job):
             elements = sum(tensors)
-            tracker.allocate(moments.first_states, "float32", state_bytes(job) * elements // 4)
-            tracker.allocate(moments.first_states, "float32", counts_on_gpu(job) * len(tensors))
-            copies = (moments.optimizer_temporaries, "float32", temporaries(job, tensors))
+            tracker.allocate(transient.first_states, "float32", state_bytes(job) * elements // 4)
+            tracker.allocate(transient.first_states, "float32", counts_on_gpu(job) * len(tensors))
+            copies = (transient.optimizer_temporaries, "float32", temporaries(job, tensors))
             tracker.transient_peak(*last_update(job), copies)
     elif strategy.optimizer == "adagrad":  # its states are made as it is built
-        tracker.allocate(moments.first_states, "float32", psi)
+        tracker.allocate(transient.first_states, "float32", psi)
     return (*tracker.peak_lines(), *model_buffers(job))
 
 
@@ -132,16 +132,16 @@ def group_elements(job: Job) -> list[int]:
 def _with_model(job: Job) -> AllocationTracker:
     tracker = with_model(job)
     for states in built_states(job):
-        tracker.allocate(moments.first_states, states.dtype, job.model.trainable_parameters)
+        tracker.allocate(transient.first_states, states.dtype, job.model.trainable_parameters)
     return tracker
 
 
 def _flatten_on_host(job: Job, tracker: AllocationTracker, layout: Group) -> None:
     """The tensors leave the card before their flat copy comes; an element stays of each."""
     dtype, sizes = job.strategy.dtype, tensor_sizes(job)
-    tracker.free(moments.model_as_built, dtype, sum(sizes[index] for index in layout.order))
-    with tracker.transient((moments.zeros_to_flatten, dtype, len(layout.order))):
-        tracker.allocate(moments.flat_parameters, dtype, layout.flat)
+    tracker.free(transient.model_as_built, dtype, sum(sizes[index] for index in layout.order))
+    with tracker.transient((transient.zeros_to_flatten, dtype, len(layout.order))):
+        tracker.allocate(transient.flat_parameters, dtype, layout.flat)
 
 
 def _flatten(job: Job, tracker: AllocationTracker, order: tuple[int, ...], flat: int) -> None:
@@ -149,14 +149,14 @@ def _flatten(job: Job, tracker: AllocationTracker, order: tuple[int, ...], flat:
     dtype, sizes = job.strategy.dtype, tensor_sizes(job)
     elements = sum(map(sizes.__getitem__, order))
     if len(order) == 1 and flat == elements:
-        tracker.free(moments.model_as_built, dtype, elements)
-        tracker.allocate(moments.flat_parameters, dtype, flat)
+        tracker.free(transient.model_as_built, dtype, elements)
+        tracker.allocate(transient.flat_parameters, dtype, flat)
         return
     transposed = sum(sizes[index] for index in order if transposes(job, index)) if job.strategy.selective else 0
-    concurrent = (zenflow.transposed_matrices, dtype, transposed), (moments.zeros_to_flatten, dtype, flat - elements)
+    concurrent = (zenflow.transposed_matrices, dtype, transposed), (transient.zeros_to_flatten, dtype, flat - elements)
     with tracker.transient(*concurrent):
-        tracker.allocate(moments.flat_parameters, dtype, flat)
-    tracker.free(moments.model_as_built, dtype, elements)
+        tracker.allocate(transient.flat_parameters, dtype, flat)
+    tracker.free(transient.model_as_built, dtype, elements)
 
 
 def init_stage_3(job: Job) -> tuple[Line, ...]:
@@ -166,18 +166,18 @@ def init_stage_3(job: Job) -> tuple[Line, ...]:
         AllocationTracker() if job.strategy.builds_partitioned else with_model(job),
     )
     for states in built_states(job):
-        tracker.allocate(moments.first_states, states.dtype, job.model.trainable_parameters)
+        tracker.allocate(transient.first_states, states.dtype, job.model.trainable_parameters)
     _partition(job, tracker)
     _master_weights(job, tracker)
     if strategy.contiguous_gradients:
         for dtype in bucket_dtypes(job):
-            tracker.allocate(gathered.reduce_bucket, dtype, strategy.reduce_bucket_size)
+            tracker.allocate(transient_stage_3.reduce_bucket, dtype, strategy.reduce_bucket_size)
     if not strategy.offload_optimizer:
-        tracker.allocate(gathered.gradient_partitions, strategy.accumulation, trainable_shard_elements(job))
+        tracker.allocate(transient_stage_3.gradient_partitions, strategy.accumulation, trainable_shard_elements(job))
     largest = job.model.largest_trainable.elements  # each is gathered once to have its hook
-    tracker.allocate(gathered.gathered_parameters, strategy.dtype, round_up(largest, job.ranks))
+    tracker.allocate(transient_stage_3.gathered_parameters, strategy.dtype, round_up(largest, job.ranks))
     if strategy.offload_param:
-        tracker.allocate(gathered.partitions_from_host, strategy.dtype, ceil_div(largest, job.ranks))
+        tracker.allocate(transient_stage_3.partitions_from_host, strategy.dtype, ceil_div(largest, job.ranks))
     return (*tracker.peak_lines(), *model_buffers(job))
 
 
@@ -185,14 +185,14 @@ def _partition(job: Job, tracker: AllocationTracker) -> None:
     """A model built beforehand is replaced tensor by tensor; under zero.Init it came partitioned."""
     dtype, stays, second = job.strategy.dtype, not job.strategy.offload_param, secondary_sizes(job)
     if job.strategy.builds_partitioned:
-        tracker.allocate(gathered.parameter_partitions, dtype, stays * shard_elements(job))
-        tracker.allocate(gathered.secondary_partitions, dtype, stays * sum(second))
+        tracker.allocate(transient_stage_3.parameter_partitions, dtype, stays * shard_elements(job))
+        tracker.allocate(transient_stage_3.secondary_partitions, dtype, stays * sum(second))
         return
     for index, size in enumerate(tensor_sizes(job)):
         if second:
-            tracker.allocate(gathered.secondary_partitions, dtype, stays * second[index])
-        tracker.allocate(gathered.parameter_partitions, dtype, stays * ceil_div(size, job.ranks))
-        tracker.free(moments.model_as_built, dtype, size)
+            tracker.allocate(transient_stage_3.secondary_partitions, dtype, stays * second[index])
+        tracker.allocate(transient_stage_3.parameter_partitions, dtype, stays * ceil_div(size, job.ranks))
+        tracker.free(transient.model_as_built, dtype, size)
 
 
 def _master_weights(job: Job, tracker: AllocationTracker) -> None:
@@ -203,16 +203,16 @@ def _master_weights(job: Job, tracker: AllocationTracker) -> None:
     strategy, groups = job.strategy, [group.elements for group in on_gpu(job)]
     for elements, group in zip(groups, on_gpu(job), strict=True):
         converted = elements if strategy.dtype != strategy.master else 0
-        with tracker.transient((gathered.converted_weights, strategy.master, converted)):
-            tracker.allocate(moments.master_weights, strategy.master, elements)
+        with tracker.transient((transient_stage_3.converted_weights, strategy.master, converted)):
+            tracker.allocate(transient.master_weights, strategy.master, elements)
             if group.muon:
-                tracker.allocate(moments.first_states, strategy.communication, elements)
+                tracker.allocate(transient.first_states, strategy.communication, elements)
     if strategy.offload_optimizer:
-        tracker.allocate(gathered.fp32_gradients, strategy.master, sum(groups))
+        tracker.allocate(transient_stage_3.fp32_gradients, strategy.master, sum(groups))
     else:
         made = trainable_shard_elements(job) * state_bytes(job) // 4 if strategy.optimizer == "adagrad" else 0
-        with tracker.transient((gathered.fp32_gradients, strategy.master, max(groups))):
-            tracker.allocate(moments.first_states, strategy.master, made)
+        with tracker.transient((transient_stage_3.fp32_gradients, strategy.master, max(groups))):
+            tracker.allocate(transient.first_states, strategy.master, made)
 
 
 def with_model(job: Job) -> AllocationTracker:
@@ -221,7 +221,7 @@ def with_model(job: Job) -> AllocationTracker:
     if strategy.built_on == "gpu":
         _cast(job, tracker)
     else:
-        tracker.allocate(moments.model_as_built, strategy.dtype, job.model.parameters)
+        tracker.allocate(transient.model_as_built, strategy.dtype, job.model.parameters)
     return tracker
 
 
@@ -240,8 +240,8 @@ def on_host(job: Job) -> list[Line]:
 
 def _cast(job: Job, tracker: AllocationTracker) -> None:
     strategy = job.strategy
-    tracker.allocate(moments.model_as_built, strategy.built_dtype, job.model.parameters)
+    tracker.allocate(transient.model_as_built, strategy.built_dtype, job.model.parameters)
     if strategy.is_cast:
         for size in tensor_sizes(job):
-            tracker.allocate(moments.model_as_built, strategy.dtype, size)
-            tracker.free(moments.model_as_built, strategy.built_dtype, size)
+            tracker.allocate(transient.model_as_built, strategy.dtype, size)
+            tracker.free(transient.model_as_built, strategy.built_dtype, size)

@@ -16,7 +16,7 @@ from zeroplan.costs.deepspeed.layout import rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.muon_update import newton_schulz_temporary
 from zeroplan.costs.deepspeed.partitions import shard_sizes, sub_group_members
-from zeroplan.formulas import gathered, muon
+from zeroplan.formulas import muon, transient_stage_3
 from zeroplan.ledger import DTYPE_BYTES, Line, line
 from zeroplan.specs.job import Job
 
@@ -116,7 +116,7 @@ def _update(job: Job, tracker: AllocationTracker, chunk: Sequence[int]) -> None:
             variables.rename(f"next {name}", f"last {name}")  # the loop's own variable, which outlives its list
     short = [share for index in chunk if (share := shards(job, [index])) * (rank + 1) > sizes[index]]
     for share in short:  # momentum that reaches beyond its matrix is copied to be written back
-        variables.put("own momentum", (gathered.padded_partitions, job.strategy.accumulation, share))
+        variables.put("own momentum", (transient_stage_3.padded_partitions, job.strategy.accumulation, share))
     variables.leave()
 
 

@@ -17,7 +17,7 @@ from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.muon_gather import GatherBuffers, shards
 from zeroplan.costs.deepspeed.muon_update import newton_schulz_temporary
 from zeroplan.costs.deepspeed.partitions import sub_group_members
-from zeroplan.formulas import gathered, muon
+from zeroplan.formulas import muon, transient_stage_3
 from zeroplan.ledger import DTYPE_BYTES
 from zeroplan.specs.job import Job
 
@@ -139,7 +139,8 @@ def _apply_batches(job: Job, tracker: AllocationTracker, buffers: GatherBuffers)
             tracker.transient_peak(newton_schulz_temporary(job, index, master))
             variables.put("update", (muon.updates, master, sizes[index]))
             piece = own[index].elements if index in own else 0
-            tracker.transient_peak(*_scaled(job, piece, master), (gathered.gradient_for_the_norm, "float64", piece))
+            norm = transient_stage_3.gradient_for_the_norm, "float64", piece
+            tracker.transient_peak(*_scaled(job, piece, master), norm)
         variables.leave()
         for copy in both:
             tracker.free(*copy)
@@ -173,5 +174,5 @@ def _apply_sub_groups(job: Job, tracker: AllocationTracker, buffers: GatherBuffe
             variables.put("own momentum", (muon.gathered_momentum, dtype, share))
             converted = share * (dtype != job.strategy.communication)
             tracker.transient_peak((muon.gathered_momentum, job.strategy.communication, converted))
-            tracker.transient_peak((gathered.gradient_for_the_norm, "float64", share))
+            tracker.transient_peak((transient_stage_3.gradient_for_the_norm, "float64", share))
     variables.leave()

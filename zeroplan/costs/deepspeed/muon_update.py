@@ -18,7 +18,7 @@ from zeroplan.costs.allocations import Allocation, AllocationTracker, Variables
 from zeroplan.costs.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.layout import Group, flat_groups, fp32_groups, own_pieces, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.formulas import moments, muon
+from zeroplan.formulas import muon, transient
 from zeroplan.ledger import DTYPE_BYTES
 from zeroplan.specs.job import Job
 
@@ -141,7 +141,7 @@ def update_whole(job: Job, tracker: AllocationTracker, *, makes_states: bool) ->
     for layout in flat_groups(job):
         for index in layout.order if layout.muon else ():
             if makes_states:
-                tracker.allocate(moments.first_states, "float32", tensor_sizes(job)[index])
+                tracker.allocate(transient.first_states, "float32", tensor_sizes(job)[index])
             tracker.transient_peak(*before, newton_schulz_temporary(job, index, "float32"))
             before = [_update(job, index)]
 

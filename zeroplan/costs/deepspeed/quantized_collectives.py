@@ -15,7 +15,7 @@ from zeroplan.costs.allocations import Variables
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_sizes
 from zeroplan.errors import ContradictionError
-from zeroplan.formulas import gathered as forms
+from zeroplan.formulas import transient_stage_3 as forms
 from zeroplan.specs.job import Job
 
 TARGET_GROUP = 8000

@@ -24,7 +24,7 @@ from zeroplan.costs.deepspeed.optimizer_states import (
 )
 from zeroplan.costs.deepspeed.reduction import engine_runs
 from zeroplan.costs.memory import PhaseMemory
-from zeroplan.formulas import moments, muon, states
+from zeroplan.formulas import muon, states, transient
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
 
@@ -67,11 +67,11 @@ def make_gradients(job: Job, tracker: AllocationTracker, dtype: str) -> tuple[Li
     sizes, order, every = tensor_sizes(job), job.execution.gradients, job.model.trainable_parameters
     accumulates = job.strategy.grad_accum > 1
     rest = every - (0 if accumulates else sum(sizes[index] for index in order))
-    tracker.allocate(moments.gradients, dtype, every if accumulates else rest)
+    tracker.allocate(transient.gradients, dtype, every if accumulates else rest)
     tracker.mark(START)
     for index in order:
         if not accumulates:
-            tracker.allocate(moments.gradients, dtype, sizes[index])
+            tracker.allocate(transient.gradients, dtype, sizes[index])
         tracker.mark(~index)
     return tracker.lines()
 
@@ -81,9 +81,9 @@ def reduce_by_engine(job: Job, tracker: AllocationTracker, sizes: list[int], dty
     sent = job.strategy.communication
     for run in engine_runs(sizes):
         elements = sum(part.elements for part in run)
-        joined = [(moments.joined_gradients, dtype, elements)] if len(run) > 1 else []
+        joined = [(transient.joined_gradients, dtype, elements)] if len(run) > 1 else []
         if sent != dtype:
-            joined.append((moments.copy_in_communication_dtype, sent, elements))
+            joined.append((transient.copy_in_communication_dtype, sent, elements))
         tracker.transient_peak(*joined)
 
 
@@ -93,16 +93,16 @@ def _step_flat(job: Job, tracker: AllocationTracker) -> None:
     """
     for tensors in group_tensors(job):
         elements = sum(tensors)
-        with tracker.transient((moments.converted_gradients, "float32", elements if len(tensors) > 1 else 0)):
-            tracker.allocate(moments.fp32_gradients, "float32", elements)
-        tracker.free(moments.gradients, job.strategy.dtype, elements)
-    tracker.free(moments.fp32_gradients, "float32", job.model.trainable_parameters)
+        with tracker.transient((transient.converted_gradients, "float32", elements if len(tensors) > 1 else 0)):
+            tracker.allocate(transient.fp32_gradients, "float32", elements)
+        tracker.free(transient.gradients, job.strategy.dtype, elements)
+    tracker.free(transient.fp32_gradients, "float32", job.model.trainable_parameters)
 
 
 def _step_apart(job: Job, tracker: AllocationTracker) -> None:
     """FP16_UnfusedOptimizer converts every gradient and keeps the 16-bit ones; fp32 reads them as they are."""
     converted = job.model.trainable_parameters if job.strategy.element_bytes == 2 else 0
     copies = max((temporaries(job, tensors) for tensors in group_tensors(job)), default=0)
-    with tracker.transient((moments.fp32_gradients, "float32", converted)):
+    with tracker.transient((transient.fp32_gradients, "float32", converted)):
         update_whole(job, tracker, makes_states=False)
-        tracker.transient_peak(*last_update(job), (moments.optimizer_temporaries, "float32", copies))
+        tracker.transient_peak(*last_update(job), (transient.optimizer_temporaries, "float32", copies))

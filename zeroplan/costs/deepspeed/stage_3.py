@@ -45,7 +45,7 @@ from zeroplan.costs.deepspeed.partitions import (
 )
 from zeroplan.costs.deepspeed.stage_3_backward import replay_backward
 from zeroplan.costs.memory import PhaseMemory
-from zeroplan.formulas import gathered, moments, muon, states
+from zeroplan.formulas import muon, states, transient, transient_stage_3
 from zeroplan.ledger import DTYPE_BYTES, Line, line, total
 from zeroplan.specs.job import Job
 
@@ -142,7 +142,7 @@ def phase_memory(job: Job) -> PhaseMemory:
 def _forward_pass(job: Job, *forwards: GatheredTimeline) -> PassProfile:
     """What is gathered, hook by hook, in one pass after the other."""
     tracker, w = AllocationTracker(), job.strategy.element_bytes
-    for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
+    for rule in (transient_stage_3.gathered_parameters, transient_stage_3.secondary_partitions):
         tracker.allocate(rule, job.strategy.dtype, 0)
     snapshots, nothing = tracker.snapshots, (0, 0)
     for forward in forwards:
@@ -212,7 +212,7 @@ def _from_host(job: Job) -> tuple[Line, ...]:
         if job.strategy.allgather_sequential:
             yet = [*accumulate([job.ranks * share for share in reversed(shards)], initial=0)]  # to be gathered after it
             copied = max(share - later for share, later in zip(reversed(shards), yet, strict=False))
-        tracker.allocate(gathered.partitions_from_host, job.strategy.dtype, copied)
+        tracker.allocate(transient_stage_3.partitions_from_host, job.strategy.dtype, copied)
     return tracker.lines()
 
 
@@ -220,7 +220,7 @@ def _norms(job: Job) -> tuple[Line, ...]:
     """One of each sub-group, all together, and scaled: until the step returns. Offloaded gradients' are the host's."""
     tracker = AllocationTracker()
     if not job.strategy.offload_optimizer:
-        tracker.allocate(gathered.norms_of_groups, "float64", len(sub_groups(job)) + 2)
+        tracker.allocate(transient_stage_3.norms_of_groups, "float64", len(sub_groups(job)) + 2)
     return tracker.lines()
 
 
@@ -232,8 +232,8 @@ def _at_most(job: Job, *forwards: GatheredTimeline) -> tuple[Line, ...]:
 
 def _gathered(job: Job, elements: int, secondary: int) -> tuple[Line, ...]:
     tracker = AllocationTracker()
-    tracker.allocate(gathered.gathered_parameters, job.strategy.dtype, elements)
-    tracker.allocate(gathered.secondary_partitions, job.strategy.dtype, secondary)
+    tracker.allocate(transient_stage_3.gathered_parameters, job.strategy.dtype, elements)
+    tracker.allocate(transient_stage_3.secondary_partitions, job.strategy.dtype, secondary)
     return tracker.lines()
 
 
@@ -247,20 +247,20 @@ def step(job: Job) -> tuple[Line, ...]:
         shards = shard_sizes(job)
         for members in sub_group_members(job):
             largest = max([shards[index] for index in members])
-            tracker.transient_peak((gathered.gradient_for_the_norm, "float64", largest))
-            tracker.allocate(gathered.norms_of_groups, "float64", 1)
-        tracker.allocate(gathered.norms_of_groups, "float64", 2)
+            tracker.transient_peak((transient_stage_3.gradient_for_the_norm, "float64", largest))
+            tracker.allocate(transient_stage_3.norms_of_groups, "float64", 1)
+        tracker.allocate(transient_stage_3.norms_of_groups, "float64", 2)
     else:
-        tracker.transient_peak((gathered.norms, "float64", 2))  # a square and the sum
+        tracker.transient_peak((transient_stage_3.norms, "float64", 2))  # a square and the sum
     for group in on_gpu(job):
         members, elements = group.members, group.elements
         read: list[Allocation] = []
         if not strategy.offload_optimizer:
-            read = [(gathered.flattened_gradients, kept, elements)] if len(members) > 1 else []
+            read = [(transient_stage_3.flattened_gradients, kept, elements)] if len(members) > 1 else []
             if kept != master:
-                converted: Allocation = (gathered.fp32_gradients, master, elements)
+                converted: Allocation = (transient_stage_3.fp32_gradients, master, elements)
                 tracker.transient_peak(*read, converted)
                 read = [converted]
         copies = 0 if group.muon else temporaries(job, [elements])
-        tracker.transient_peak(*read, (moments.optimizer_temporaries, master, copies))
+        tracker.transient_peak(*read, (transient.optimizer_temporaries, master, copies))
     return tracker.peak_lines()

@@ -17,7 +17,7 @@ from zeroplan.costs.deepspeed.nvme_swap import kept_on_gpu, swapped_tensors
 from zeroplan.costs.deepspeed.partitions import own_shares
 from zeroplan.costs.deepspeed.quantized_collectives import quantizes_gradients, reduced, send_codes
 from zeroplan.costs.deepspeed.reduction import all_reduced, gradients_by_hook, left_leaves, waiting_in_leaves
-from zeroplan.formulas import gathered
+from zeroplan.formulas import transient_stage_3
 from zeroplan.specs.job import Job
 
 NORM_CHUNK = 250_000_000
@@ -95,17 +95,17 @@ class Stage3Backward:
     def _gather(self, elements: int, secondary: int, most: int = 0) -> None:
         """Parameters gathered after an event, and both together at most inside it."""
         before = self.gathered + self.secondary
-        kind = (gathered.gathered_parameters, self.dtype)
+        kind = (transient_stage_3.gathered_parameters, self.dtype)
         if most > before:
             self.tracker.transient_peak((*kind, most - before))
         if elements != self.gathered:
             self.tracker.allocate(*kind, elements - self.gathered)
         if secondary != self.secondary:
-            self.tracker.allocate(gathered.secondary_partitions, self.dtype, secondary - self.secondary)
+            self.tracker.allocate(transient_stage_3.secondary_partitions, self.dtype, secondary - self.secondary)
         self.gathered, self.secondary = elements, secondary
 
     def _ready(self, index: int, *, waits: bool) -> None:
-        self.tracker.allocate(gathered.gradients, self.dtype, self.sizes[index])
+        self.tracker.allocate(transient_stage_3.gradients, self.dtype, self.sizes[index])
         self.apart.add(index)
         if not waits:
             self._add(index)
@@ -129,7 +129,7 @@ class Stage3Backward:
     def _drop(self, index: int) -> None:
         if index in self.apart:
             self.apart.discard(index)
-            self.tracker.free(gathered.gradients, self.dtype, self.sizes[index])
+            self.tracker.free(transient_stage_3.gradients, self.dtype, self.sizes[index])
 
     def _flush(self, dtype: str) -> None:
         """Reduce the bucket and add this rank's partitions to its gradient partitions."""
@@ -149,13 +149,13 @@ class Stage3Backward:
     def _all_reduce(self, bucket: list[int], sent: str, filled: int) -> None:
         """The buffer is averaged into a copy, converted, and partitions that need padding are copied once more."""
         kept = self.accumulation
-        average: list[Allocation] = [(gathered.averaged_bucket, sent, filled)] if self.multiplies else []
+        average: list[Allocation] = [(transient_stage_3.averaged_bucket, sent, filled)] if self.multiplies else []
         partitions = average
         if sent != kept:
-            partitions = [(gathered.averaged_bucket, kept, filled)]
+            partitions = [(transient_stage_3.averaged_bucket, kept, filled)]
             self.tracker.transient_peak(*average, *partitions)
         padded = sum(ceil_div(self.sizes[index], self.ranks) for index in bucket if self._short(index))
-        with self.tracker.transient(*partitions, (gathered.padded_partitions, kept, padded)):
+        with self.tracker.transient(*partitions, (transient_stage_3.padded_partitions, kept, padded)):
             self._partition(bucket, pads=True)
 
     def _reduce_scatter(self, bucket: list[int], sent: str) -> None:
@@ -165,22 +165,22 @@ class Stage3Backward:
         sizes = [self.sizes[index] for index in bucket]
         padded = sum([round_up(size, ranks) for size in sizes])
         converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.dtype else 0
-        copies: list[Allocation] = [(gathered.copies_in_communication_dtype, sent, converted)]
+        copies: list[Allocation] = [(transient_stage_3.copies_in_communication_dtype, sent, converted)]
         shares = sum(ceil_div(size, ranks) for size in sizes)
         if self.divides:
-            copies.append((gathered.divided_gradients, sent, sum(sizes)))
+            copies.append((transient_stage_3.divided_gradients, sent, sum(sizes)))
             self.tracker.transient_peak(*copies)
             del copies[0]
         if len(sizes) > 1 or sizes[0] % ranks:
-            copies.append((gathered.interleaved_bucket, sent, padded))
-            self.tracker.transient_peak(*copies, (gathered.padding, sent, padded - sum(sizes)))
+            copies.append((transient_stage_3.interleaved_bucket, sent, padded))
+            self.tracker.transient_peak(*copies, (transient_stage_3.padding, sent, padded - sum(sizes)))
         self.tracker.transient_peak(*copies)
         if self.divides and self.multiplies:
-            multiplied: Allocation = (gathered.multiplied_partitions, sent, shares)
+            multiplied: Allocation = (transient_stage_3.multiplied_partitions, sent, shares)
             self.tracker.transient_peak(*copies, multiplied)
             copies = [copies[0], multiplied]
         if sent != kept:
-            converted_partitions: Allocation = (gathered.converted_partitions, kept, shares)
+            converted_partitions: Allocation = (transient_stage_3.converted_partitions, kept, shares)
             self.tracker.transient_peak(*copies, converted_partitions)
             copies = [converted_partitions]
         if not self.strategy.offload_optimizer:  # added to what is held
@@ -193,26 +193,26 @@ class Stage3Backward:
         """Tensor by tensor: 4-bit codes out and in, or the tensor padded, then this rank's partition."""
         kept, ranks = self.accumulation, self.ranks
         converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.dtype else 0
-        made: list[Allocation] = [(gathered.copies_in_communication_dtype, sent, converted)]
+        made: list[Allocation] = [(transient_stage_3.copies_in_communication_dtype, sent, converted)]
         self.tracker.allocate(*made[0])
         variables = Variables(self.tracker)
         for index in bucket:
             size, parts = self.sizes[index], list(reduced(self.job, index))
             if len(parts) > 1:
                 send_codes(variables, parts)
-                partition: Allocation = (gathered.quantized_partitions, "float16", size // ranks)
+                partition: Allocation = (transient_stage_3.quantized_partitions, "float16", size // ranks)
                 self.tracker.transient_peak(partition, partition)  # the nodes' are added one to the other
             else:
                 padded = round_up(size, ranks)
-                partition = (gathered.interleaved_bucket, sent, padded if padded > size else 0)
-                self.tracker.transient_peak(partition, (gathered.padding, sent, padded - size))
+                partition = (transient_stage_3.interleaved_bucket, sent, padded if padded > size else 0)
+                self.tracker.transient_peak(partition, (transient_stage_3.padding, sent, padded - size))
             self.tracker.allocate(*partition)
             made.append(partition)
         variables.leave()
         returned = made[1:]
         if sent != kept:
             shares = sum(ceil_div(self.sizes[index], ranks) for index in bucket)
-            returned = [(gathered.converted_partitions, kept, shares)]
+            returned = [(transient_stage_3.converted_partitions, kept, shares)]
             self.tracker.allocate(*returned[0])
         for copy in made[: len(made) if sent != kept else 1]:
             self.tracker.free(*copy)
@@ -239,20 +239,21 @@ class Stage3Backward:
             share = shares[index]
             if not share:
                 continue  # this rank's partition of it is padding alone
-            back: Allocation = (gathered.partition_from_host, self.accumulation, share)
+            back: Allocation = (transient_stage_3.partition_from_host, self.accumulation, share)
             if not self.boundary:
                 self.tracker.transient_peak(back)
                 self._drop(index)
                 continue
-            self.tracker.transient_peak(back, (gathered.gradient_for_the_norm, "float64", min(share, NORM_CHUNK)))
+            norm = transient_stage_3.gradient_for_the_norm, "float64", min(share, NORM_CHUNK)
+            self.tracker.transient_peak(back, norm)
             if index in self.swapped:
-                copy: Allocation = (gathered.gradients_for_swapping, self.master, share)
+                copy: Allocation = (transient_stage_3.gradients_for_swapping, self.master, share)
                 with self.tracker.transient(back):
                     self.tracker.allocate(*copy)
                 written += [copy] if index not in self.left_on_gpu else []
             elif self.accumulation != self.master:
-                self.tracker.transient_peak(back, (gathered.partition_for_host, self.master, share))
-            self.tracker.allocate(gathered.norms, "float64", 1)
+                self.tracker.transient_peak(back, (transient_stage_3.partition_for_host, self.master, share))
+            self.tracker.allocate(transient_stage_3.norms, "float64", 1)
             self._drop(index)
         for copy in written:
             self.tracker.free(*copy)

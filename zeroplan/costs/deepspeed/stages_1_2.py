@@ -23,7 +23,7 @@ from zeroplan.costs.deepspeed.optimizer_states import (
 )
 from zeroplan.costs.deepspeed.stages_1_2_backward import Stages12Backward
 from zeroplan.costs.memory import PhaseMemory
-from zeroplan.formulas import moments, muon, states
+from zeroplan.formulas import muon, states, transient
 from zeroplan.ledger import DTYPE_BYTES, Line, line
 from zeroplan.specs.job import Job
 
@@ -68,7 +68,7 @@ def phase_memory(job: Job) -> PhaseMemory:
     if job.strategy.offload_optimizer:
         muon_offload.apply(job, tracker)
     else:
-        update(reducing)
+        step(reducing)
     come_and_go = (muon_gather.GATHER_BUFFERS,)
     return PhaseMemory(
         accumulated, accumulated, backward, tracker.peak_lines(), come_and_go,
@@ -98,7 +98,7 @@ def _momentum(job: Job, flat: int) -> list[Line]:
     return [momentum, line("staged momentum", muon.staged_momentum, dtype, **symbols)] if own else []
 
 
-def update(reducing: Stages12Backward) -> None:
+def step(reducing: Stages12Backward) -> None:
     """The norm, then every group's gradients: flattened, converted, read by the optimizer, then gone."""
     if reducing.strategy.compute_grad_norm:
         _norm(reducing)
@@ -109,7 +109,7 @@ def update(reducing: Stages12Backward) -> None:
             _free_own(reducing, number)
         share = reducing.groups[number].partition
         copies = 0 if reducing.groups[number].muon else temporaries(reducing.job, [share])
-        reducing.tracker.transient_peak((moments.optimizer_temporaries, reducing.strategy.master, copies))
+        reducing.tracker.transient_peak((transient.optimizer_temporaries, reducing.strategy.master, copies))
         for copy in read:
             reducing.tracker.free(*copy)
         if not read:
@@ -124,7 +124,7 @@ def _read_by_the_optimizer(reducing: Stages12Backward, number: int) -> list[Allo
         dtype_of_gradients = (
             reducing.padding_dtype(number) if reducing.padding(number) else gradient_dtype(reducing.job)
         )
-    flattened: list[Allocation] = [(moments.flattened_gradients, dtype_of_gradients, share)]
+    flattened: list[Allocation] = [(transient.flattened_gradients, dtype_of_gradients, share)]
     if number in reducing.fp32:
         dtype_of_gradients, flattened = strategy.accumulation, []
     elif _is_one_piece(reducing, number):
@@ -133,7 +133,7 @@ def _read_by_the_optimizer(reducing: Stages12Backward, number: int) -> list[Allo
         tracker.allocate(*copy)
     if dtype_of_gradients == strategy.master:
         return flattened
-    converted: Allocation = (moments.fp32_gradients, strategy.master, share)
+    converted: Allocation = (transient.fp32_gradients, strategy.master, share)
     tracker.allocate(*converted)
     for copy in flattened:
         tracker.free(*copy)
@@ -159,21 +159,21 @@ def _free_own(reducing: Stages12Backward, number: int) -> None:
     """Gradients of the group that have been copied; the buffer that groups share goes with the last of them."""
     strategy, tracker = reducing.strategy, reducing.tracker
     if number in reducing.fp32:
-        tracker.free(moments.gradient_partition, strategy.accumulation, reducing.groups[number].partition)
+        tracker.free(transient.gradient_partition, strategy.accumulation, reducing.groups[number].partition)
         return
-    tracker.free(moments.padding, reducing.padding_dtype(number), reducing.padding(number))
+    tracker.free(transient.padding, reducing.padding_dtype(number), reducing.padding(number))
     for index in reducing.muon.get(number, ()):
         tracker.free(muon.updates, gradient_dtype(reducing.job), reducing.sizes[index])
         reducing.drop(index)
     for index in [index for index in reducing.stored if reducing.own[index].group == number]:
         reducing.stored.discard(index)
-        tracker.free(moments.own_gradients, strategy.dtype, reducing.sizes[index])
+        tracker.free(transient.own_gradients, strategy.dtype, reducing.sizes[index])
     if reducing.kept and number == max(users_of_the_buffer(reducing.job)):
-        tracker.free(moments.own_gradients, strategy.dtype, reducing.kept)
+        tracker.free(transient.own_gradients, strategy.dtype, reducing.kept)
         reducing.kept = 0
 
 
 def _norm(reducing: Stages12Backward) -> None:
     """One gradient at a time is copied to double for its norm."""
     largest = max((piece.elements for piece in reducing.own.values()), default=0)
-    reducing.tracker.transient_peak((moments.gradient_for_the_norm, "float64", largest))
+    reducing.tracker.transient_peak((transient.gradient_for_the_norm, "float64", largest))

@@ -19,7 +19,7 @@ from zeroplan.costs.deepspeed.layout import (
 )
 from zeroplan.costs.deepspeed.muon_update import orthogonalize, own_matrices, users_of_the_buffer
 from zeroplan.costs.deepspeed.reduction import reduction
-from zeroplan.formulas import moments
+from zeroplan.formulas import transient
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -29,7 +29,7 @@ def gradient_dtype(strategy: Strategy) -> str:
     return strategy.accumulation if strategy.stage == 1 else strategy.dtype
 
 
-def bucket_elements(job: Job) -> int:
+def buffer_elements(job: Job) -> int:
     """Elements of the buffers for gradients: one for each dtype that they travel in, two where it overlaps."""
     strategy = job.strategy
     if not strategy.contiguous:
@@ -93,21 +93,21 @@ class Stages12Backward:
         tracker, size, dtype = self.tracker, self.sizes[index], self.dtype
         accumulated = index in self.born
         if not accumulated or self.converts:
-            tracker.allocate(moments.gradients, dtype, size)
+            tracker.allocate(transient.gradients, dtype, size)
         if self.contiguous and not self.buffers:
-            self.buffers = bucket_elements(self.job)
-            tracker.allocate(moments.reduce_bucket, self.gradient_dtype, self.buffers)
+            self.buffers = buffer_elements(self.job)
+            tracker.allocate(transient.reduce_bucket, self.gradient_dtype, self.buffers)
         if self.converts:
-            tracker.allocate(moments.gradients, self.gradient_dtype, size)
-            tracker.free(moments.gradients, dtype, size)
+            tracker.allocate(transient.gradients, self.gradient_dtype, size)
+            tracker.free(transient.gradients, dtype, size)
             if accumulated:
-                tracker.free(moments.gradients, self.gradient_dtype, size)
+                tracker.free(transient.gradients, self.gradient_dtype, size)
         self.born[index] = self.gradient_dtype
 
     def drop(self, index: int) -> None:
         """The gradient's own storage goes; one that lies in the bucket's buffer has none."""
         if dtype := self.born.pop(index, None):
-            self.tracker.free(moments.gradients, dtype, self.sizes[index])
+            self.tracker.free(transient.gradients, dtype, self.sizes[index])
 
     def _reduce(self, index: int, boundary: bool) -> None:
         size, limit, dtype = self.sizes[index], self.strategy.reduce_bucket_size, self.sent[index]
@@ -125,7 +125,7 @@ class Stages12Backward:
         """Into the buffer, as it is."""
 
     def _cloned_for_the_host(self, index: int) -> None:
-        self.tracker.transient_peak((moments.clone_of_a_large_gradient, self.gradient_dtype, self.sizes[index]))
+        self.tracker.transient_peak((transient.clone_of_a_large_gradient, self.gradient_dtype, self.sizes[index]))
 
     def _flush(self, dtype: str, boundary: bool) -> None:
         """Reduce what the bucket holds, then keep or free each of its gradients."""
@@ -155,14 +155,14 @@ class Stages12Backward:
         for collective in self.reduction.of(tuple(bucket)):
             if strategy.overlaps:
                 self._free_waiting()
-            joined = [(moments.joined_slices, made, collective.elements)] if collective.pieces > 1 else []
+            joined = [(transient.joined_slices, made, collective.elements)] if collective.pieces > 1 else []
             sent = joined
             if dtype != made:
-                sent = [(moments.copy_in_communication_dtype, dtype, collective.elements)]
+                sent = [(transient.copy_in_communication_dtype, dtype, collective.elements)]
                 self.tracker.transient_peak(*joined, *sent)
             converts = strategy.keeps_fp32_partition and dtype != strategy.accumulation
             if scatters and converts:
-                sent = [*sent, (moments.gradient_for_the_partition, strategy.accumulation, collective.kept)]
+                sent = [*sent, (transient.gradient_for_the_partition, strategy.accumulation, collective.kept)]
             self.tracker.transient_peak(*sent)
             if added and not scatters:  # all of it is reduced before the first is added
                 with self.tracker.transient(*sent):
@@ -174,13 +174,14 @@ class Stages12Backward:
             self._partition_of(piece.group)
             if converts:
                 self.tracker.transient_peak(
-                    (moments.gradient_for_the_partition, self.strategy.accumulation, piece.elements)
+                    (transient.gradient_for_the_partition, self.strategy.accumulation, piece.elements)
                 )
 
     def _partition_of(self, group: int) -> None:
         if group not in self.partitions:
             self.partitions.add(group)
-            self.tracker.allocate(moments.gradient_partition, self.strategy.accumulation, self.groups[group].partition)
+            size = self.groups[group].partition
+            self.tracker.allocate(transient.gradient_partition, self.strategy.accumulation, size)
 
     def _keep(self, index: int, boundary: bool) -> None:
         """A reduced gradient of a tensor that this rank owns a piece of."""
@@ -193,7 +194,7 @@ class Stages12Backward:
                 self.drop(index)
         else:
             if not self.kept:
-                self.tracker.allocate(moments.own_gradients, strategy.dtype, self.own_whole)
+                self.tracker.allocate(transient.own_gradients, strategy.dtype, self.own_whole)
             self.kept = self.own_whole
             self.drop(index)
 
@@ -206,10 +207,10 @@ class Stages12Backward:
         return self.strategy.accumulation if group in self.muon else self.strategy.dtype
 
     def _to_host(self, index: int, piece: int) -> None:
-        self.tracker.transient_peak((moments.gradient_for_the_norm, "float64", piece))
+        self.tracker.transient_peak((transient.gradient_for_the_norm, "float64", piece))
         gradient_dtype_kept = "float32" if self.strategy.keeps_fp32_partition else self.gradient_dtype
         if gradient_dtype_kept != self.strategy.master:
-            self.tracker.transient_peak((moments.gradient_for_the_host, self.strategy.master, piece))
+            self.tracker.transient_peak((transient.gradient_for_the_host, self.strategy.master, piece))
         self.drop(index)
 
     def _free_waiting(self) -> None:
@@ -224,10 +225,10 @@ class Stages12Backward:
         if boundary and not strategy.offload_optimizer:
             self._fill_partitions()
         if kept_before and self.kept:
-            tracker.free(moments.own_gradients, strategy.dtype, self.kept)
+            tracker.free(transient.own_gradients, strategy.dtype, self.kept)
             self.kept = kept_before
         if boundary and self.muon and self.kept and not users_of_the_buffer(self.job):
-            tracker.free(moments.own_gradients, strategy.dtype, self.kept)  # nothing but the updates is read
+            tracker.free(transient.own_gradients, strategy.dtype, self.kept)  # nothing but the updates is read
             self.kept = 0
         if self.converts and len(self.own) < len(self.job.model.trainable):
             self._free_unused()
@@ -241,16 +242,16 @@ class Stages12Backward:
             apart = strategy.contiguous or group in self.fp32 or (boundary and group in self.muon)
             if group >= 0 and not apart and index not in self.stored:
                 self.stored.add(index)
-                tracker.allocate(moments.own_gradients, strategy.dtype, self.sizes[index])
+                tracker.allocate(transient.own_gradients, strategy.dtype, self.sizes[index])
 
     def _free_unused(self) -> None:
         """The second buffer goes where one held all gradients."""
         if self.flushes < 2 and self.strategy.overlaps:
-            self.tracker.free(moments.reduce_bucket, self.gradient_dtype, self.buffers // 2)
+            self.tracker.free(transient.reduce_bucket, self.gradient_dtype, self.buffers // 2)
             self.buffers //= 2
 
     def free_buffers(self) -> None:
-        self.tracker.free(moments.reduce_bucket, self.gradient_dtype, self.buffers)
+        self.tracker.free(transient.reduce_bucket, self.gradient_dtype, self.buffers)
         self.buffers = 0
 
     def _fill_partitions(self) -> None:
@@ -260,7 +261,7 @@ class Stages12Backward:
                 self._partition_of(group)
                 continue
             orthogonalize(self.job, self.tracker, self.muon.get(group, ()))
-            self.tracker.allocate(moments.padding, self.padding_dtype(group), self.padding(group))
+            self.tracker.allocate(transient.padding, self.padding_dtype(group), self.padding(group))
             for index in self.stored.intersection(self.muon.get(group, ())):
                 self.stored.discard(index)
-                self.tracker.free(moments.own_gradients, self.strategy.dtype, self.sizes[index])
+                self.tracker.free(transient.own_gradients, self.strategy.dtype, self.sizes[index])

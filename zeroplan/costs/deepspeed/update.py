@@ -1,4 +1,4 @@
-"""What an optimizer step updates, and where (DeepSpeed 0.19.8).
+"""What an optimizer step updates, and where, for the clock (DeepSpeed 0.19.8); bytes: `stages_1_2`, `stage_3`.
 
 Muon makes whole matrices orthogonal. At stage 0, and with an offloaded optimizer, every rank does so for every matrix
 (runtime/zero/muon/muon_optimizer.py:step, _apply_muon_updates_cpu_offload); at stages 1 and 2 those that touch its

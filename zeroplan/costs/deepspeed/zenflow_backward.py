@@ -12,7 +12,7 @@ from zeroplan.costs.deepspeed.layout import rank_of
 from zeroplan.costs.deepspeed.stages_1_2_backward import Stages12Backward
 from zeroplan.costs.deepspeed.zenflow import SelectedColumns, chosen, indices, resident, rows, transposes
 from zeroplan.costs.memory import PhaseMemory
-from zeroplan.formulas import moments, zenflow
+from zeroplan.formulas import transient, zenflow
 from zeroplan.ledger import total
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import ZenFlow
@@ -42,7 +42,7 @@ class ZenFlowBackward(Stages12Backward):
     def update(self) -> None:
         """The optimizer's step, after the host's part of it, which lets fp32 gradients go."""
         for number in self.partitions:
-            self.tracker.free(moments.gradient_partition, self.strategy.accumulation, self.groups[number].partition)
+            self.tracker.free(transient.gradient_partition, self.strategy.accumulation, self.groups[number].partition)
         self.partitions = set()
         for number in range(len(self.groups)):
             waiting = [index for index in self.groups[number].order if index in self.waits]
