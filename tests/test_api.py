@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,29 @@ def test_the_largest_model(zeroplan):
     assert size.parameters == found.to_dict()["largest"]["as asked"]["parameters"]
     assert size.plan.fits
     assert str(found) + "\n" == zeroplan("recommend", "--max-params", *words(values)).out
+
+
+@pytest.mark.parametrize(("call", "said"), [
+    (lambda: package.recommend(**RECOMMEND, tokens="1B", deadline=timedelta(0)), "--deadline: found 0:00:00"),
+    (lambda: package.recommend(**RECOMMEND, tokens="1B", deadline=timedelta(days=-1)), "--deadline: found -1 day"),
+    (lambda: package.recommend(**RECOMMEND, tokens="1B", deadline=timedelta(days=10**6)), "up to 100 years"),
+    (lambda: package.recommend(**RECOMMEND, tokens="1B", price={}), "--price: found"),
+    (lambda: package.recommend(**RECOMMEND, tokens="1B", price={1: 2}), "--price: found"),
+    (lambda: package.recommend(**RECOMMEND, why=[1]), "--why: found"),
+    (lambda: package.recommend(**RECOMMEND, why=5), "--why: found"),
+    (lambda: package.recommend(**RECOMMEND, max_params="perhaps"), "--max-params: found"),
+    (lambda: package.estimate(**ONE, timeline=1), "--timeline: found"),
+    (lambda: package.diff(5, 6), "diff: found 5"),
+])  # fmt: skip
+def test_what_no_option_means_is_one_line(call, said):
+    with pytest.raises(ZeroplanError, match=re.escape(said)):
+        call()
+
+
+def test_a_small_share_is_read_however_python_writes_it():
+    assert package.estimate(**ONE, headroom=1e-05).strategy.fits
+
+
+def test_a_row_of_a_front_is_for_the_target_that_was_asked_for():
+    rows = package.recommend(**RECOMMEND, objective="pareto", apart="50%", target="accelerate")
+    assert rows.row(0).target == "accelerate"

@@ -17,8 +17,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
-from zeroplan.errors import ContradictionError
+from zeroplan.errors import ContradictionError, QuantityError, shown
 from zeroplan.request.options import Number, Options, Path, Words, stated
+from zeroplan.request.values import switch
 from zeroplan.specs.target import HF, read_script
 
 if TYPE_CHECKING:  # a call imports its own
@@ -63,7 +64,10 @@ def estimate(
     """
     from zeroplan.results import estimate
 
-    return estimate.estimate(Options(**stated(options)), accounting=accounting, timeline=timeline, partial=partial)
+    return estimate.estimate(
+        Options(**stated(options)), accounting=accounting, timeline=switch("timeline", timeline),
+        partial=switch("partial", partial),
+    )  # fmt: skip
 
 
 @overload
@@ -117,7 +121,7 @@ def recommend(
 
     goal = Goal(**_given(tokens=tokens, deadline=deadline, price=price, objective=objective, apart=apart))
     of_job, script = stated(options), read_script(target, allow)
-    if max_params:
+    if switch("max_params", max_params):
         from zeroplan.results.largest import largest_models
 
         if why or goal != NOTHING:
@@ -125,9 +129,16 @@ def recommend(
         return largest_models(of_job, script)
     from zeroplan.results.objectives import recommendation
 
-    result = recommendation(of_job, script=script, alternatives=[why] if isinstance(why, str) else why, goal=goal)
+    result = recommendation(of_job, script=script, alternatives=_names(why), goal=goal)
     result.target = target
     return result
+
+
+def _names(why: Any) -> Sequence[str]:
+    names = [why] if isinstance(why, str) else why
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise QuantityError(f"--why: found {shown(why)}, expected a name or a list of names; write --why zero-2")
+    return names
 
 
 def _given(**values: Any) -> dict[str, Any]:
@@ -161,4 +172,10 @@ def diff(first: Path, second: Path, **options: Unpack[Words]) -> Diff:
     """
     from zeroplan.results import diff
 
-    return diff.diff(os.fsdecode(first), os.fsdecode(second), Options(**stated(options)))
+    return diff.diff(_path(first), _path(second), Options(**stated(options)))
+
+
+def _path(value: Any) -> str:
+    if not isinstance(value, str | os.PathLike):
+        raise QuantityError(f"diff: found {shown(value)}, expected the path of a ds_config.json")
+    return os.fsdecode(value)

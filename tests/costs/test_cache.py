@@ -13,9 +13,11 @@ import pytest
 import zeroplan.costs
 from tests.jobs import job
 from tests.verify.recorded import job_of
+from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.partitions import own_bytes
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.errors import ZeroplanError
+from zeroplan.specs.strategy import Offload
 from zeroplan.verify.cases import draw
 
 CHANGES = {
@@ -36,7 +38,8 @@ CHANGES = {
     "parameter_groups": (1, 2), "hpz_partition_size": (1, 2), "memory_efficient_linear": (True, False),
     "autocast": (None, "bf16"), "quantized_weights": (True, False), "quantized_gradients": (True, False),
     "all_reduce_for_fetch": (True, False), "allgather_sequential": (True, False), "backend": ("cuda", "cpu"),
-    "native_pinning": (True, False), "ns_method": ("gram", "standard"),
+    "native_pinning": (True, False), "ns_method": ("gram", "standard"), "aio_block_size": (1024, 10**5, 2**20),
+    "offload_param": (None, Offload("cpu"), Offload("nvme", max_in_cpu=0), Offload("nvme", max_in_cpu=0, buffer_count=64)),
 }  # fmt: skip
 """Values of a strategy's fields, of which one to three are set anew."""
 
@@ -83,7 +86,7 @@ def remembered():
     for module in pkgutil.walk_packages(zeroplan.costs.__path__, "zeroplan.costs."):
         for name, count in vars(import_module(module.name)).items():
             known = inspect.getclosurevars(count).nonlocals if inspect.isfunction(count) else {}
-            if {"key_of", "count"} <= known.keys():
+            if {"key_of", "count", "order"} <= known.keys():
                 found[f"{count.__module__}.{name}"] = known["count"], partial(key, known["key_of"], known["order"])
     return found
 
@@ -132,3 +135,13 @@ def test_what_is_remembered_is_the_same_for_all_that_share_a_key(seed):
                 if second != first and read(first) == read(second):
                     assert counted(count, first) == counted(count, second), (name, names)
             first = second
+
+
+def test_small_partitions_stay_in_memory_by_the_block_size_of_the_job():
+    """Two jobs of one model that differ in aio.block_size alone: what is shorter than a block is not read from NVMe."""
+    nvme = Offload("nvme", max_in_cpu=0, buffer_count=64)
+    short = job("gpt2-xl", stage=3, offload_param=nvme, aio_block_size=2**20)
+    long = short.at(aio_block_size=2**23)
+    alone = job("gpt2-xl", stage=3, offload_param=nvme, aio_block_size=2**23)
+    assert len(micro_steps(short).steady.read) > len(micro_steps(long).steady.read)
+    assert micro_steps(long).steady.read == micro_steps(alone).steady.read

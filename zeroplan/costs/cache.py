@@ -67,17 +67,19 @@ class IdentityKey(Generic[T]):
         return isinstance(other, IdentityKey) and self.it is other.it
 
 
-def cached_by(key_of: Callable[P, Hashable], max_size: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Remember what a function gives by all that it reads of its arguments."""
+def cached_by(
+    key_of: Callable[P, tuple[Hashable, ...]], max_size: int
+) -> Callable[[Callable[P, T]], Callable[P, T]]:  # fmt: skip
+    """Remember what a function gives by all that it reads of its arguments, the model first: of one at a time."""
 
     def decorate(count: Callable[P, T]) -> Callable[P, T]:
-        known: dict[Hashable, T] = {}
+        known: dict[tuple[Hashable, ...], T] = {}
 
         @wraps(count)
         def looked_up(*arguments: P.args, **named: P.kwargs) -> T:
             key = key_of(*arguments, **named)
             if key not in known:
-                if len(known) >= max_size:
+                if len(known) >= max_size or (known and next(reversed(known))[0] != key[0]):
                     known.clear()
                 known[key] = count(*arguments, **named)
             return known[key]

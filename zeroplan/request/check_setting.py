@@ -16,7 +16,7 @@ from zeroplan.check.setting import READERS, Setting, guessed
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.parallelism import grouped_ranks
-from zeroplan.errors import QuantityError, SpecError, ZeroplanError, shown
+from zeroplan.errors import ContradictionError, QuantityError, SpecError, ZeroplanError, shown
 from zeroplan.request.options import OPTIONS, Options
 from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMS
 
@@ -69,6 +69,8 @@ def read_inputs(
         setting = replace(setting, gpus=cluster.gpus)
     if cluster is not None:
         read_headroom(options.headroom, cluster)
+    elif options.headroom is not None:
+        raise ContradictionError("--headroom keeps a part of each card free, and no card is named; write --gpu-mem 80")
     modelled = options.model is not None or options.params is not None
     return CheckInputs(options, reader, setting, cluster, read_model(options, None)[0] if modelled else None)
 

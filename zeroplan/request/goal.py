@@ -14,7 +14,7 @@ from zeroplan.request.options import GOAL, Options, declared, option, read_field
 from zeroplan.request.values import flag, read_share, written
 from zeroplan.specs.objective import APART, CHEAPEST, FASTEST, LEAST_MEMORY, OBJECTIVES, PARETO
 from zeroplan.specs.training import Price, TrainingRequest
-from zeroplan.units import LARGEST_COUNT, read_count, read_duration
+from zeroplan.units import LARGEST_COUNT, LONGEST_DURATION, read_count, read_duration
 
 EVERY = ""
 """The name of a price that holds for all cards."""
@@ -30,6 +30,8 @@ def _tokens(name: str, value: Any) -> int:
 
 def _deadline(name: str, value: Any) -> timedelta:
     if isinstance(value, timedelta):
+        if not 0 < value.total_seconds() <= LONGEST_DURATION:
+            raise QuantityError(f"--deadline: found {value}, expected more than nothing and up to 100 years; write 30d")
         return value
     return timedelta(seconds=read_duration(written(name, value), flag(name)))
 
@@ -60,6 +62,8 @@ def _objective(name: str, value: Any) -> str:
 def _prices(name: str, value: Any) -> Mapping[str, Price]:
     """One price for all cards, or each card's: text, or a dictionary."""
     if isinstance(value, Mapping):
+        if not value or not all(isinstance(card, str) for card in value):
+            raise _wrong(str(dict(value)))
         text = ",".join(f"{card}={_amount(each)}" for card, each in value.items())
         parts = [(card, "=", each) for card, each in value.items()]
     elif isinstance(value, str):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from math import isfinite
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, get_args
 
@@ -91,13 +92,20 @@ def written(name: str, value: Any) -> str:
         return os.fsdecode(value)
     if isinstance(value, Real):
         whole = _whole(value)
-        return str(float(value)) if whole is None else _size(whole) if name == "params" else str(whole)
+        return _decimal(float(value)) if whole is None else _size(whole) if name == "params" else str(whole)
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
         return ",".join("" if each is None else written(name, each) for each in value)
     raise QuantityError(
         f"{flag(name)}: found {shown(value)}, expected text, a number, True or False, a path or a list of these; "
         f"write {name} as a user types {flag(name)}"
     )
+
+
+def _decimal(value: float) -> str:
+    """Without an exponent, which no option is written with."""
+    from decimal import Decimal
+
+    return f"{Decimal(str(value)):f}" if isfinite(value) else str(value)
 
 
 def _whole(value: Any) -> int | None:

@@ -44,9 +44,11 @@ class Plans(Recommendation):
     def row(self, number: int) -> Recommendation:
         """One of `front` by its place, the fastest being 0: its `ds_config()` and `write()`."""
         chosen = self._rows.rows[number]
-        return Recommendation(
+        row = Recommendation(
             chosen.job, _alone(self._rows, chosen), self.assumed, self.given, self.fewest, headroom=self.headroom
         )
+        row.target = self.target
+        return row
 
     def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import front as report

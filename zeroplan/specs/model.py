@@ -56,7 +56,7 @@ class TimelineRequest(NamedTuple):
     attention: str
     """eager, sdpa, flash_attention_2 or flash_attention_3."""
     kernel: str
-    """The kernel of sdpa, as `architectures.running.ForwardRun` names them."""
+    """The kernel of sdpa, as `architectures.forward_run.ForwardRun` names them."""
     recomputing: Recomputing
     zero_linear: bool
     """DeepSpeed's own linear function runs (stage 3)."""
@@ -289,7 +289,7 @@ class _Training(NamedTuple):
     largest: ParameterSpec
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _training(model: Model) -> _Training:
     """What follows from the model's tensors; counted once, as models are hashed by identity."""
     trainable = tuple([index for index, tensor in enumerate(model.tensors) if tensor.trainable])

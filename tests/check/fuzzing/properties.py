@@ -119,7 +119,7 @@ def _hangs(_signal, frame):
 def _run(case, form, *, fix):
     options = dict(case.options)
     own = {name: options.pop(name, None) for name in OWN}
-    asked = command.Asked(
+    typed = command.CheckCommand(
         [case.name], Options(**options), own["reader"], case.arguments and case.arguments[0], own["client_optimizer"],
         own["accelerator"] or "cuda", own["version"], form, [], [], "warning", exit_zero=False, fix=fix,
     )  # fmt: skip
@@ -128,7 +128,7 @@ def _run(case, form, *, fix):
         stream.truncate()
     try:
         with contextlib.redirect_stdout(OUT), contextlib.redirect_stderr(ERR):
-            code = command.run(asked)
+            code = command.run(typed)
     except ZeroplanError as error:
         return Ran(2, _read(OUT), str(error))
     except BrokenError:

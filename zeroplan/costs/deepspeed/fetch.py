@@ -39,7 +39,7 @@ def _beside_thresholds(strategy: Strategy) -> Hashable:
         strategy.recomputing, strategy.kernels, strategy.stage == 3,
         _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential,
-        on_nvme and strategy.sub_group_size,
+        on_nvme and (strategy.sub_group_size, strategy.aio_block_size, strategy.element_bytes),
         groups_key(strategy), strategy.hpz_partition_size, strategy.autocast_dtype,
         strategy.quantized_weights and strategy.dtype, strategy.memory_efficient_linear,
     )  # fmt: skip

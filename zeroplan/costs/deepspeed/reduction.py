@@ -40,8 +40,6 @@ class Bucket(NamedTuple):
 
     tensors: tuple[int, ...]
     elements: int
-    oversized: bool
-    """One tensor larger than the bucket, reduced where it is."""
 
 
 class ReduceCall(NamedTuple):
@@ -60,12 +58,12 @@ def buckets(order: Iterable[int], sizes: list[int], limit: int) -> Iterator[Buck
     elements = 0
     for index in order:
         if elements + sizes[index] > limit and members:
-            yield Bucket(tuple(members), elements, elements > limit)
+            yield Bucket(tuple(members), elements)
             members, elements = [], 0
         members.append(index)
         elements += sizes[index]
     if members:
-        yield Bucket(tuple(members), elements, elements > limit)
+        yield Bucket(tuple(members), elements)
 
 
 def all_reduced(strategy: Strategy, filled: int) -> bool:

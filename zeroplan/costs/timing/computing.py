@@ -43,7 +43,7 @@ class Computing(NamedTuple):
     """With what runs again."""
 
 
-def _what_computes(job: Job, software: Software, *, traced: bool = True) -> Hashable:
+def _what_computes(job: Job, software: Software, *, traced: bool = True) -> tuple[Hashable, ...]:
     """All that `computing` reads; a search asks for the same under many buckets and thresholds."""
     objects = IdentityKey(job.model), IdentityKey(job.cluster.gpu), IdentityKey(software)
     return *objects, timeline_request(job), multiplied_in(job), traced
