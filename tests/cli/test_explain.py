@@ -100,8 +100,9 @@ def test_the_letters_of_an_equation_are_explained(zeroplan):
     assert "bytes of the line itself" not in out
 
 
-def test_what_was_counted_is_shown_as_a_count(zeroplan):
+def test_what_was_counted_is_shown_as_a_count(zeroplan, monkeypatch):
     """The reduce bucket of 500,000,000 elements in bf16: no letters that stand for numbers of a replay."""
+    monkeypatch.setenv("COLUMNS", "150")  # no count is wrapped
     typed = "reduce bucket", "--model", "llama-3.1-8b", "--gpus", "8", "--stage", "3"
     text = " ".join(zeroplan("explain", *typed, "-v").out.split())
     for said in ("2 bytes × 500,000,000 elements", "counted: bytes of one × elements", "stage3.py:_setup_for_real_optimizer"):
