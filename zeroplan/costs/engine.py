@@ -68,7 +68,7 @@ class OptimizerUpdate(NamedTuple):
     on_host: int
     """Parameters that the CPUs update."""
     products: MatrixProducts | None = None
-    """Of matrices that are made orthogonal (Muon)."""
+    """Products of matrices that are made orthogonal (Muon)."""
 
 
 Choice = dict[str, Any]

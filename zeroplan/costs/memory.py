@@ -70,8 +70,8 @@ def _first(
     job: Job, resident: tuple[Line, ...], phase_memory: PhaseMemory, alive: ClosedFormActivations, *, detail: Detail
 ) -> list[Moment]:
     """Passes of the run's first step, where it needs more."""
-    found, moments_ = timeline_of(job), []
-    model = (found.forward, found.backward) if found else (None, None)
+    passes, moments_ = timeline_of(job), []
+    model = (passes.forward, passes.backward) if passes else (None, None)
     for phase, lines, there, profile, of_model in (
         ("first_forward", phase_memory.first_forward, alive.forward, phase_memory.first_forward_pass, model[0]),
         (
@@ -97,9 +97,9 @@ def _moment(
     profile: PassProfile | None, *, detail: Detail,
 ) -> Moment:  # fmt: skip
     """`still` is what DeepSpeed has alive throughout, where no events of its own are known."""
-    found = pass_peak(profile.snapshots if profile else Snapshots(), model)
-    of_deepspeed = (*profile.concurrent, *as_lines(profile.tracker.kinds(found.elements))) if profile else still
-    place, of_model = at_work(job, found, backward=phase.endswith("backward"), detail=detail)
+    peak = pass_peak(profile.snapshots if profile else Snapshots(), model)
+    of_deepspeed = (*profile.concurrent, *as_lines(profile.tracker.kinds(peak.elements))) if profile else still
+    place, of_model = at_work(job, peak, backward=phase.endswith("backward"), detail=detail)
     return Moment(phase, place, (*resident, *of_deepspeed, *of_model))
 
 

@@ -70,8 +70,8 @@ def pass_peak(snapshots: Snapshots, activations: PassTimeline) -> PassPeak:
     best = PassPeak(most, (), most, at)
     for rows in snapshots.passes:
         at_most = most + max(snapshots.most[rows.start : rows.stop])
-        if at_most > best.bytes and (found := _pass_peak(snapshots, rows, activations, at_most)).bytes > best.bytes:
-            best = found
+        if at_most > best.bytes and (here := _pass_peak(snapshots, rows, activations, at_most)).bytes > best.bytes:
+            best = here
     return best
 
 
@@ -98,16 +98,16 @@ def _pass_peak(snapshots: Snapshots, rows: range, activations: PassTimeline, at_
     return PassPeak(largest, elements, activations_there, interval_there)
 
 
-def at_work(job: Job, found: PassPeak, *, backward: bool, detail: Detail) -> tuple[str, list[Line]]:
+def at_work(job: Job, peak: PassPeak, *, backward: bool, detail: Detail) -> tuple[str, list[Line]]:
     """The module at that moment, and what the model has by kind, the largest first; one line where nobody asks."""
     if not detail:
-        return "activations", [line("activations", forms.at_work, size=found.activations)]
+        return "activations", [line("activations", forms.at_work, size=peak.activations)]
     module, kinds = job.model.profile.allocated(
         timeline_request(job),
         job.leaves,
         backward=backward,
-        at=found.at,
-        size=found.activations,
+        at=peak.at,
+        size=peak.activations,
         named=detail == Detail.EQUATIONS,
     )
     largest_first = sorted(kinds.items(), key=lambda entry: (-entry[1], entry[0]))

@@ -33,8 +33,8 @@ def check(job: Job) -> None:
             "and gradients are wrong (runtime/zero/linear.py:91); write --checkpointing full, --stage 2, or "
             '"memory_efficient_linear": false'
         )
-    if kind == DEEPSPEED and (found := _configured(job)):
-        raise ContradictionError(f"activation_checkpointing: {found}")
+    if kind == DEEPSPEED and (configured := _configured(job)):
+        raise ContradictionError(f"activation_checkpointing: {configured}")
 
 
 def _has_biases(job: Job) -> bool:

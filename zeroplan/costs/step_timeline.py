@@ -55,15 +55,15 @@ def _instant(moment: Moment, resident: set[int]) -> Instant:
 
 def _passes(job: Job) -> Iterator[Instant]:
     """Forward and backward, interval by interval; only their largest moments where no timeline is."""
-    found = timeline_of(job)
-    if found is None:
+    timeline = timeline_of(job)
+    if timeline is None:
         yield from _moments(job, ("forward", "backward"))
         return
     engine = engine_of(job)
     phase_memory, held, ids = engine.phase_memory(job), total(engine.resident(job)), token_ids(job.tokens)
     for phase, model, profile, still in (
-        ("forward", found.forward, phase_memory.forward_pass, phase_memory.forward),
-        ("backward", found.backward, phase_memory.backward_pass, phase_memory.loss),
+        ("forward", timeline.forward, phase_memory.forward_pass, phase_memory.forward),
+        ("backward", timeline.backward, phase_memory.backward_pass, phase_memory.loss),
     ):
         places = job.model.profile.places(timeline_request(job), job.leaves, backward=phase == "backward")
         for at, concurrent, activations in _aligned(model, profile, still):

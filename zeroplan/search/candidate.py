@@ -45,7 +45,7 @@ class Candidate(NamedTuple):
 
     @property
     def speed(self) -> Speed | None:
-        """Of the step; None where no clock is known."""
+        """The speed of the step; None where no clock is known."""
         from zeroplan.costs.timing.speed import speed_of  # for a screen, which a search has no need of
 
         return speed_of(self.job, self.time) if is_timed(self.job) else None

@@ -22,7 +22,7 @@ class Front(NamedTuple):
     rows: tuple[Candidate, ...]
     """From the fastest to the leanest; empty when nothing fits."""
     strategies: int
-    """Of the space; its configurations, those without room, and the strategies that were counted and timed."""
+    """The space's; its configurations, those without room, and the strategies that were counted and timed."""
     configurations: int
     without_room: int
     evaluated: int

@@ -44,7 +44,7 @@ def nearest_fitting(space: Space, reserve: float | None) -> Iterator[Candidate]:
 
 
 def leanest_of_each(space: Space) -> list[Configuration]:
-    """Of each stage and offload: the smallest micro-batch, all checkpointed."""
+    """One of each stage and offload: the smallest micro-batch, all checkpointed."""
     first: dict[tuple[Any, ...], Variant] = {}
     for variant in sorted(space.variants, key=lambda variant: variant.choice["checkpointing"] != "full"):
         parts = variant.choice["offload_optimizer"], variant.choice["offload_param"]

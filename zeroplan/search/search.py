@@ -46,7 +46,7 @@ class SearchSummary(NamedTuple):
 
     best: Candidate | None
     strategies: int = 0
-    """Of the space; its configurations, those without room for what they hold and their activations, and those counted
+    """The space's; its configurations, those without room for what they hold and their activations, and those counted
     and timed."""
     configurations: int = 0
     without_room: int = 0

@@ -72,9 +72,9 @@ class MicroSteps(NamedTuple):
         return self.steady, self.later
 
 
-def distinct(found: MicroSteps) -> tuple[MicroStep, ...]:
+def distinct(steps: MicroSteps) -> tuple[MicroStep, ...]:
     """A step's first, and any later one where that differs (hpZ)."""
-    return (found.steady,) if found.later is found.steady else (found.steady, found.later)
+    return (steps.steady,) if steps.later is steps.steady else (steps.steady, steps.later)
 
 
 def micro_steps(job: Job) -> MicroSteps:
@@ -181,8 +181,8 @@ class PrefetchSettings(NamedTuple):
 def sufficient_buffers(job: Job) -> PrefetchSettings | None:
     """The first that DeepSpeed can train with: what is there, more buffers, or no prefetch of a tensor's second use."""
     settings = _settings(job)
-    found, prefetch = settings.swap_buffers, settings.prefetch_bucket_size
-    counts = [found]
+    there, prefetch = settings.swap_buffers, settings.prefetch_bucket_size
+    counts = [there]
     while counts[-1] < len(settings.swapped):
         counts.append(2 * counts[-1])
     for bucket, count in product((prefetch, 0), counts):

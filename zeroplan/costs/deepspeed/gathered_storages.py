@@ -79,12 +79,12 @@ class GatheredStorages:
         if self.swaps:
             self.swapper.fetch(tensors)
         near = tensors & self.secondary if self.secondary else set()
-        for found, ranks in ((near, self.settings.near), (tensors - near if near else tensors, self.ranks)):
-            joins = self.settings.all_reduce and found is not near
+        for part, ranks in ((near, self.settings.near), (tensors - near if near else tensors, self.ranks)):
+            joins = self.settings.all_reduce and part is not near
             if self.settings.sequential:
-                self.one_by_one(found, ranks)
-            elif found:
-                self.call(found, ranks, joins=joins)
+                self.one_by_one(part, ranks)
+            elif part:
+                self.call(part, ranks, joins=joins)
         if self.swaps:
             for index in tensors & self.persistent:
                 self.swapper.release(index)

@@ -46,8 +46,8 @@ def adam_elements(job: Job) -> int:
 
 def check(job: Job) -> None:
     """Raises `ContradictionError` where DeepSpeed cannot run Muon on these matrices."""
-    if found := refusal(job):
-        raise ContradictionError(f"optimizer: {found}")
+    if reason := refusal(job):
+        raise ContradictionError(f"optimizer: {reason}")
 
 
 def refusal(job: Job) -> str:

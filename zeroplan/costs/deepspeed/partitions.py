@@ -48,7 +48,7 @@ def secondary_sizes(job: Job) -> list[int]:
 
 @cached(lambda strategy: (strategy.stage, strategy.hpz_partition_size, strategy.offload_param))
 def transient_secondary_sizes(job: Job) -> list[int]:
-    """Of these the ones that each step drops and makes anew, zeros for others: those of frozen tensors stay."""
+    """The ones of these that each step drops and makes anew, zeros for others: those of frozen tensors stay."""
     return [0 if index in job.model.frozen else size for index, size in enumerate(secondary_sizes(job))]
 
 
@@ -92,7 +92,7 @@ def shard_elements(job: Job) -> int:
 
 @cached(no_key)
 def trainable_shard_elements(job: Job) -> int:
-    """Of those that train: what gradient partitions have."""
+    """Elements of those that train: what gradient partitions have."""
     return sum(map(shard_sizes(job).__getitem__, job.model.trainable))
 
 

@@ -137,8 +137,8 @@ class Reduction:
         for piece in self._slices(bucket):
             to_all = self.strategy.use_multi_rank_bucket_allreduce or piece.shared
             by_target.setdefault(None if to_all else piece.owner, []).append(piece)
-        for target, found in by_target.items():
-            for run in runs(found, self.strategy.reduce_bucket_size):
+        for target, slices in by_target.items():
+            for run in runs(slices, self.strategy.reduce_bucket_size):
                 kept = max((piece.elements for piece in run if piece.added), default=0)
                 kind = "all_reduce" if target is None else "reduce"
                 yield ReduceCall(kind, sum(piece.elements for piece in run), len(run), kept)

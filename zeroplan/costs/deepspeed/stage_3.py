@@ -128,7 +128,7 @@ AWAY_IN_THE_STEP = (PERSISTENT, muon_gather.GATHER_BUFFERS)
 def phase_memory(job: Job) -> PhaseMemory:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
     largest = micro_steps(job).largest
-    forwards = [found.forward for found in largest]
+    forwards = [step.forward for step in largest]
     backward, last = replay_backward(job, *largest).tracker, forwards[-1]
     left = (*_secondary(job), *backward.lines())
     return PhaseMemory(

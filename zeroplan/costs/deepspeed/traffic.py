@@ -193,9 +193,9 @@ def gathered_for_modules(job: Job) -> list[Transfer]:
     return _calls(job, when, _issued(job, issued))
 
 
-def _of_pass(found: MicroStep, pass_index: int) -> list[Gather]:
+def _of_pass(micro_step: MicroStep, pass_index: int) -> list[Gather]:
     """0: forward, 1: backward."""
-    return [gather for gather in found.calls if gather.pass_index == pass_index]
+    return [gather for gather in micro_step.calls if gather.pass_index == pass_index]
 
 
 def _issued(job: Job, gathers: Iterable[Gather]) -> list[CollectiveCall]:

@@ -236,7 +236,7 @@ def phase_memory(job: Job, flow: ZenFlow) -> PhaseMemory:
         needed.append(
             ((*chosen_again.tracker.peak_lines(), *resident(job)), PassProfile(chosen_again.tracker, resident(job)))
         )
-    most, of_first = max(needed, key=lambda found: total(found[0]))
+    most, of_first = max(needed, key=lambda lines: total(lines[0]))
     more = total(most) > total(backward) + total(resident(job))  # which the first step has to make
     return PhaseMemory(
         (), (), backward, steady.tracker.peak_lines(), before_step=before,

@@ -110,7 +110,7 @@ def _again(job: Job, layers: tuple[Term, ...], recomputed: RecomputedShare) -> l
 def _layers(
     forward_work: ForwardWork, at: Rates, software: Software, share: BackwardShare | None = None
 ) -> tuple[Term, ...]:  # fmt: skip
-    """Of forward, or of backward with so much of it."""
+    """Terms of the layers: of forward, or of backward with so much of it."""
     way = "backward" if share else "forward"
     products = share.products if share else 1.0
     runs = share.layers if share else 1.0
