@@ -17,6 +17,7 @@ from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.partitions import own_bytes
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.errors import ZeroplanError
+from zeroplan.specs.software import TRANSFORMERS
 from zeroplan.specs.strategy import Offload
 from zeroplan.verify.cases import draw
 
@@ -86,15 +87,17 @@ def remembered():
     for module in pkgutil.walk_packages(zeroplan.costs.__path__, "zeroplan.costs."):
         for name, count in vars(import_module(module.name)).items():
             known = inspect.getclosurevars(count).nonlocals if inspect.isfunction(count) else {}
-            if {"key_of", "count", "order"} <= known.keys():
-                found[f"{count.__module__}.{name}"] = known["count"], partial(key, known["key_of"], known["order"])
+            if {"key_of", "count"} <= known.keys():
+                more = {"software": TRANSFORMERS} if "software" in inspect.signature(count).parameters else {}
+                counted_of, key_of = (partial(known[which], **more) for which in ("count", "key_of"))
+                found[f"{count.__module__}.{name}"] = counted_of, partial(key, key_of)
     return found
 
 
-def key(key_of, order, one):
+def key(key_of, one):
     """Where what the key reads contradicts itself nothing is remembered: a key that equals no other."""
     try:
-        return key_of(one.strategy), order(one)
+        return key_of(one)
     except ZeroplanError:
         return object()
 

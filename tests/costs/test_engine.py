@@ -34,8 +34,7 @@ from zeroplan.formulas import states, volume
 from zeroplan.ledger import Copied, Line, Tier, Transfer, line, total
 from zeroplan.search import best, evaluate, space
 from zeroplan.specs.cluster import SourcedValue
-from zeroplan.specs.engine import EngineVersion
-from zeroplan.specs.job import Job
+from zeroplan.specs.job import EngineVersion, Job
 from zeroplan.specs.software import Software
 
 BUCKET_BYTES = 25 << 20

@@ -8,7 +8,7 @@ from tests.jobs import job
 from zeroplan.deepspeed import defaults
 from zeroplan.deepspeed.write import ds_config
 from zeroplan.errors import ContradictionError
-from zeroplan.specs.engine import EngineVersion
+from zeroplan.specs.job import EngineVersion
 from zeroplan.specs.strategy import Strategy
 
 VERSION = "99.0.0"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from fractions import Fraction
 from functools import cache, lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from zeroplan.architectures.allocated import allocated_at
 from zeroplan.architectures.batch_scaled import MANY, BatchScaledTrace, batch_scaled, is_even
@@ -25,40 +25,6 @@ from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import Execution, Timeline
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules, TimelineRequest
 
-
-class ExecutionOrder(Protocol):
-    def __call__(
-        self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
-        kernels: str = "transformers", recomputing: Recomputing = PLAIN, frozen: frozenset[int] = frozenset(),
-    ) -> Execution: ...  # fmt: skip
-
-
-def executes(root: Module, model_type: str) -> ExecutionOrder:
-    """The order in which a training step runs this tree, each answer worked out once."""
-
-    @cache
-    def result(
-        paths: frozenset[str], eager: bool, flash: bool, kernels: str, recomputing: Recomputing, frozen: frozenset[int]
-    ) -> Execution:
-        return execution(
-            root, paths, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing, frozen=frozen
-        )
-
-    @cache
-    def order(
-        leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
-        kernels: str = "transformers", recomputing: Recomputing = PLAIN, frozen: frozenset[int] = frozenset(),
-    ) -> Execution:  # fmt: skip
-        if recomputing == EVERY_LAYER and not frozen:
-            recomputing = PLAIN  # whose `recomputing` is that of every layer
-        paths = leaf_paths(root, model_type, leaves)
-        by_eager, by_flash = attention_orders(root)
-        eager = eager and (by_eager or bool(paths))  # a leaf's hooks fire for eager attention's weights too
-        return result(paths, eager, flash and by_flash, kernels, recomputing, frozen)
-
-    return order
-
-
 KEPT_TIMELINES, KEPT_TRACES, KEPT_RUNS = 64, 64, 32
 
 
@@ -71,7 +37,8 @@ class TracedProfile:
         """`model_type`: the described family whose class names the modules have. `names`: a tree whose sizes have
         names, and their values.
         """
-        self.root, self.names, self.executes = root, names, executes(root, model_type)
+        self.root, self.model_type, self.names = root, model_type, names
+        self.executions, self.walked = cache(self._execution), cache(self._walked)
         self.timelines = lru_cache(maxsize=KEPT_TIMELINES)(self._timeline)
         self.expanded = lru_cache(maxsize=KEPT_TRACES)(self._expanded)
         self.named = lru_cache(maxsize=1)(self._named)
@@ -86,8 +53,25 @@ class TracedProfile:
         self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
         kernels: str = "transformers", recomputing: Recomputing = PLAIN, frozen: frozenset[int] = frozenset(),
     ) -> Execution:  # fmt: skip
-        return self.executes(
-            leaves, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing, frozen=frozen
+        return self.executions(leaves, eager, flash, kernels, recomputing, frozen)
+
+    def _execution(
+        self, leaves: LeafModules, eager: bool, flash: bool, kernels: str, recomputing: Recomputing,
+        frozen: frozenset[int],
+    ) -> Execution:  # fmt: skip
+        if recomputing == EVERY_LAYER and not frozen:
+            recomputing = PLAIN  # whose `recomputing` is that of every layer
+        paths = leaf_paths(self.root, self.model_type, leaves)
+        by_eager, by_flash = attention_orders(self.root)
+        eager = eager and (by_eager or bool(paths))  # a leaf's hooks fire for eager attention's weights too
+        return self.walked(paths, eager, flash and by_flash, kernels, recomputing, frozen)
+
+    def _walked(
+        self, paths: frozenset[str], eager: bool, flash: bool, kernels: str, recomputing: Recomputing,
+        frozen: frozenset[int],
+    ) -> Execution:  # fmt: skip
+        return execution(
+            self.root, paths, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing, frozen=frozen
         )
 
     def timeline(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
@@ -210,7 +194,7 @@ class TracedProfile:
             return self.expanded(request, leaves)
         layers = representatives(self.root, request.recomputing)
         return ExpandedTrace(
-            Structure(self.root, self._order(leaves, *_how(request)), layers),
+            Structure(self.root, self.executions(leaves, *_how(request)), layers),
             run_trace(self.root, run_of(request, self.root)),
         )
 
@@ -219,7 +203,7 @@ class TracedProfile:
         from zeroplan.architectures.saved_activations import with_named_batch
 
         root, _sizes = self.names()
-        order = self._order(leaves, *_how(request))
+        order = self.executions(leaves, *_how(request))
         trains = layers_that_train(root, request)
         layers = representatives(root, request.recomputing, trains=trains)
         run = run_of(with_named_batch(request), root)
@@ -228,15 +212,7 @@ class TracedProfile:
     def _structure(self, leaves: LeafModules, trains: tuple[Hashable, ...], *how: Any) -> Structure:
         *_attention, recomputing, _frozen = how
         layers = representatives(self.root, recomputing, self._ran_as(recomputing, trains), trains)
-        return Structure(self.root, self._order(leaves, *how), layers)
-
-    def _order(
-        self, leaves: LeafModules, eager: bool, flash: bool, kernels: str, recomputing: Recomputing,
-        frozen: frozenset[int],
-    ) -> Execution:  # fmt: skip
-        return self.execution(
-            leaves, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing, frozen=frozen
-        )
+        return Structure(self.root, self.executions(leaves, *how), layers)
 
     def _ran_as(self, recomputing: Recomputing, trains: tuple[Hashable, ...]) -> Recomputing:
         return recomputing if trains else ran_as(self.root, recomputing)

@@ -70,7 +70,10 @@ class IdentityKey(Generic[T]):
 def cached_by(
     key_of: Callable[P, tuple[Hashable, ...]], max_size: int
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:  # fmt: skip
-    """Remember what a function gives by all that it reads of its arguments, the model first: of one at a time."""
+    """Remember what a function gives by all that it reads of its arguments, the model first.
+
+    Of one model at a time: a search for the largest goes through fifty, which would all be kept otherwise.
+    """
 
     def decorate(count: Callable[P, T]) -> Callable[P, T]:
         known: dict[tuple[Hashable, ...], T] = {}
@@ -78,11 +81,12 @@ def cached_by(
         @wraps(count)
         def looked_up(*arguments: P.args, **named: P.kwargs) -> T:
             key = key_of(*arguments, **named)
-            if key not in known:
+            result: T = known.get(key, MISSING)  # one look: a strategy's sixty fields are hashed in each
+            if result is MISSING:
                 if len(known) >= max_size or (known and next(reversed(known))[0] != key[0]):
                     known.clear()
-                known[key] = count(*arguments, **named)
-            return known[key]
+                result = known[key] = count(*arguments, **named)
+            return result
 
         return looked_up
 
@@ -94,26 +98,13 @@ def cached(
 ) -> Callable[[Callable[[Job], T]], Callable[[Job], T]]:
     """Remember a count of a job by model, ranks, nodes, version, and what `key_of` picks of the strategy it reads.
 
-    Of one model at a time: a search for the largest goes through fifty, which would all be kept otherwise.
     `order`: what of the model's order of execution it reads, where `key_of` does not settle that.
     """
 
-    def decorate(count: Callable[[Job], T]) -> Callable[[Job], T]:
-        known: dict[tuple[Hashable, ...], T] = {}
+    def read(job: Job) -> tuple[Hashable, ...]:
+        return job.model, job.ranks, job.cluster.nodes, job.rank, job.engine, key_of(job.strategy), order(job)
 
-        @wraps(count)
-        def looked_up(job: Job) -> T:
-            key = (job.model, job.ranks, job.cluster.nodes, job.rank, job.engine, key_of(job.strategy), order(job))
-            result: T = known.get(key, MISSING)  # one look: a strategy's sixty fields are hashed in each
-            if result is MISSING:
-                if len(known) >= max_size or (known and next(reversed(known))[0] is not job.model):
-                    known.clear()
-                result = known[key] = count(job)
-            return result
-
-        return looked_up
-
-    return decorate
+    return cached_by(read, max_size)
 
 
 cached_per_execution = cached(_recomputes, order=by_execution)

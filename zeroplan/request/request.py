@@ -24,9 +24,8 @@ from zeroplan.request.strategy import (
 )
 from zeroplan.request.values import parameters
 from zeroplan.specs.cluster import Cluster
-from zeroplan.specs.engine import EngineVersion
 from zeroplan.specs.headroom import Headroom
-from zeroplan.specs.job import Job
+from zeroplan.specs.job import EngineVersion, Job
 from zeroplan.specs.model import Model, Unplanned
 from zeroplan.specs.scope import Scope, scope
 from zeroplan.specs.strategy import STAGES, Strategy, Workload

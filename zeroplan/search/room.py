@@ -32,21 +32,13 @@ def least_needed(job: Job) -> int:
 
 def fits_by_bound(job: Job, reserve: float | None) -> bool:
     """Whether the card has room for so much."""
-    limit = gpu_limit(job, reserve)
-    return limit is None or (holds(job, limit) and lower_bound(job) <= limit)
-
-
-def holds(job: Job, limit: int) -> bool:
-    """Whether the card has room for what is held between steps, which takes no trace of the model."""
-    return total(resident(job)) <= limit
+    limit, held = gpu_limit(job, reserve), total(resident(job))
+    return limit is None or (held <= limit and held + _activations(job) <= limit)  # the last takes a trace of the model
 
 
 def has_room(configuration: Configuration, reserve: float | None) -> bool:
     """Whether card, host and disks have room for so much, with the numbers that hold least on each."""
     job = configuration.minimum_memory
-    limit = gpu_limit(job, reserve)
-    if limit is not None and not holds(job, limit):
-        return False
     on_host = [job, *configuration.with_less_on_host(job)][-1]
     engine = engine_of(job)
     tiers = host_fit(job, engine.host(on_host)), nvme_fit(job, total(engine.nvme(on_host).peak.lines))

@@ -6,14 +6,21 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from zeroplan.sources import DEEPSPEED
 from zeroplan.specs.cluster import Cluster
-from zeroplan.specs.engine import EngineVersion
 from zeroplan.specs.execution import Execution, ModuleHook
 from zeroplan.specs.model import LeafModules, Model
 from zeroplan.specs.strategy import Strategy, Workload
 
 NO_LEAVES = LeafModules(classes=())
 FIELDS = {name: place for place, name in enumerate(Strategy._fields)}
+
+
+class EngineVersion(NamedTuple):
+    """One version of a program that trains."""
+
+    name: str = "deepspeed"
+    version: str = DEEPSPEED
 
 
 class Job(NamedTuple):

@@ -209,10 +209,11 @@ def stage_3(job: Job) -> Iterator[HostAllocation]:
         shards = [sum([sizes[index] for index in members]) for members in group_members(job)]
         yield HostAllocation("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)
         pin = TORCH if strategy.offload_param.pin_memory else PAGEABLE
-        frozen = [shard_sizes(job)[index] for index in sorted(job.model.frozen)]
-        yield HostAllocation(FROZEN, strategy.dtype, _bytes(frozen, strategy.dtype), pin)
-        kept = [secondary_sizes(job)[index] for index in sorted(job.model.frozen)] if secondary_sizes(job) else []
-        yield HostAllocation("secondary partitions", strategy.dtype, _bytes(kept, strategy.dtype), pin)
+        frozen, secondary = sorted(job.model.frozen), secondary_sizes(job)
+        shards = [sizes[index] for index in frozen]
+        yield HostAllocation(FROZEN, strategy.dtype, _bytes(shards, strategy.dtype), pin)
+        second = [secondary[index] for index in frozen] if secondary else []
+        yield HostAllocation("secondary partitions", strategy.dtype, _bytes(second, strategy.dtype), pin)
     elif strategy.offload_param:
         yield from parameter_blocks(job)
 

@@ -45,8 +45,8 @@ class Computing(NamedTuple):
 
 def _what_computes(job: Job, software: Software, *, traced: bool = True) -> tuple[Hashable, ...]:
     """All that `computing` reads; a search asks for the same under many buckets and thresholds."""
-    objects = IdentityKey(job.model), IdentityKey(job.cluster.gpu), IdentityKey(software)
-    return *objects, timeline_request(job), multiplied_in(job), traced
+    card, code = IdentityKey(job.cluster.gpu), IdentityKey(software)
+    return job.model, card, code, timeline_request(job), multiplied_in(job), traced
 
 
 @cached_by(_what_computes, max_size=1024)

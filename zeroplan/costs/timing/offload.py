@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from zeroplan.clock import OFFLOAD, Term, term
 from zeroplan.costs.engine import BACKWARD
-from zeroplan.costs.engines import engine_of
 from zeroplan.costs.timing.computing import Computing
 from zeroplan.costs.timing.rates import NVME, host_adam, host_link
 from zeroplan.costs.timing.traffic import busy
@@ -141,14 +140,15 @@ def showing(entry: Term, seconds: float) -> Term:
 ON_CPU = "optimizer on the CPU"
 
 
-def host_terms(job: Job, ledger: Ledger, computed: Computing) -> list[Term]:
-    """PCIe, the disks, and the CPUs' optimizer; `computed`: what the GPU computes in a micro-step.
+def host_terms(job: Job, ledger: Ledger, computed: Computing, on_host: int) -> list[Term]:
+    """PCIe, the disks, and the CPUs' optimizer; `computed`: what the GPU computes in a micro-step; `on_host`: a rank's
+    parameters that the CPUs update.
 
     An update in a process of its own (ZenFlow's overlap_step) shows where it is longer than the next step computes.
     """
     if not ledger.copies:
         return []
-    micro_steps, update = job.strategy.micro_steps, updating(job)
+    micro_steps, update = job.strategy.micro_steps, updating(job, on_host)
     room = max(0.0, micro_steps * computed.backward.seconds - busy(job, ledger, BACKWARD))
     beside_gpu = [*pcie_terms(job, ledger, room), *disk_terms(job, ledger, sum(entry.seconds for entry in update))]
     if job.strategy.overlaps_update:
@@ -157,9 +157,9 @@ def host_terms(job: Job, ledger: Ledger, computed: Computing) -> list[Term]:
     return [*beside_gpu, *update]
 
 
-def updating(job: Job) -> list[Term]:
+def updating(job: Job, on_host: int) -> list[Term]:
     """The optimizer on the CPUs, as if nothing ran beside it."""
-    if not (updated := engine_of(job).update(job).on_host * job.cluster.gpus_per_node):
+    if not (updated := on_host * job.cluster.gpus_per_node):
         return []
     pace = host_adam(job.cluster)
     return [term(OFFLOAD, ON_CPU, timing.updated_on_host, pace, updated=updated, pace=pace.value)]

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from zeroplan.clock import OPTIMIZER, StepTime, Term, term
+from zeroplan.costs.engine import OptimizerUpdate
 from zeroplan.costs.engines import engine_of
 from zeroplan.costs.timing.computing import Computing, computing
 from zeroplan.costs.timing.hooks import waited
@@ -28,6 +29,7 @@ class StepParts(NamedTuple):
     """Forward and backward of one micro-step, with what they wait for DeepSpeed's hooks."""
     traffic: Communication
     """Seconds of a step that collectives add."""
+    update: OptimizerUpdate
 
 
 def step_time(job: Job, ledger: Ledger, software: Software | None = None) -> StepTime:
@@ -36,7 +38,8 @@ def step_time(job: Job, ledger: Ledger, software: Software | None = None) -> Ste
     alone = computing(job, software)
     traffic = communication(job, ledger, alone, software)
     exposed = (sum(entry.seconds for entry in concurrent) for concurrent in (traffic.forward, traffic.backward))
-    parts = StepParts(job, ledger, waited(job, software, alone, *exposed), traffic)
+    passes = waited(job, software, alone, *exposed)
+    parts = StepParts(job, ledger, passes, traffic, engine_of(job).update(job))
     return StepTime(tuple(chain.from_iterable(terms(parts) for terms in TERMS)))
 
 
@@ -54,13 +57,13 @@ def collectives(parts: StepParts) -> Iterable[Term]:
 
 def offload(parts: StepParts) -> Iterable[Term]:
     """PCIe, the disks, and the CPUs' optimizer."""
-    return host_terms(parts.job, parts.ledger, parts.passes)
+    return host_terms(parts.job, parts.ledger, parts.passes, parts.update.on_host)
 
 
 def newton_schulz(parts: StepParts) -> Iterator[Term]:
     """Muon's products, on the rank that has most of them; nothing under another optimizer."""
     job = parts.job
-    if products := engine_of(job).update(job).products:
+    if products := parts.update.products:
         rate, memory = products_in(job, PRECISIONS[products.dtype]), rates(job).memory
         yield term(
             OPTIMIZER, "Newton-Schulz products", timing.products, rate, memory, flops=products.flops,
@@ -73,7 +76,7 @@ PRECISIONS = {"float16": "fp16", "bfloat16": "bf16"}
 
 def update(parts: StepParts) -> Iterator[Term]:
     """On the GPU: the norm of gradients and their clipping, then the optimizer."""
-    done, memory = engine_of(parts.job).update(parts.job), rates(parts.job).memory
+    done, memory = parts.update, rates(parts.job).memory
     if done.on_gpu < 1:
         return
     for name, each in (("gradient norm and clipping", done.norm), ("optimizer on the GPU", done.moved)):
