@@ -1,7 +1,5 @@
 """The log of a run: when storages are allocated, saved for backward and freed, and so what is allocated at a moment."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Of transformers' TrainingArguments, accelerate launch, the launchers of DeepSpee
 Lightning and LLaMA-Factory; with _ for - too. What means two things is not here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ An engine is one named version of one program, and each of them is one class. Me
 through this protocol alone; `engines.engine_of` has the one that runs a job.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 

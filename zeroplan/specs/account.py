@@ -1,7 +1,5 @@
 """What a model's operators keep, have at work and compute: accounts of one micro-batch."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

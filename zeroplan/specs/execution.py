@@ -1,7 +1,5 @@
 """The order in which a step runs a model, and what its operators have alive meanwhile."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol

@@ -1,7 +1,5 @@
 """A model: its tensors in registration order, and the shape of a layer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
