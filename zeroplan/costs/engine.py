@@ -151,7 +151,10 @@ class TrainingEngine(Protocol):
     def starts(self, choice: Choice, numbers: Numbers) -> Iterator[Start]:
         """Where refining numbers may begin."""
 
-    gains_by_room: tuple[str, ...]
-    """Numbers of which more may be faster where others make room for them."""
-    makes_room: tuple[str, ...]
-    """Numbers of which less needs less memory."""
+    @property
+    def gains_by_room(self) -> tuple[str, ...]:
+        """Numbers of which more may be faster where others make room for them."""
+
+    @property
+    def makes_room(self) -> tuple[str, ...]:
+        """Numbers of which less needs less memory."""

@@ -21,17 +21,14 @@ from zeroplan.costs.deepspeed import (
     fetch,
     host,
     initialize,
-    issue_order,
     muon,
     nvme_swap,
     offload_copies,
     optimizer_states,
-    search_space,
     stage_0,
     stage_3,
     stages_1_2,
     traffic,
-    update,
 )
 from zeroplan.costs.engine import Choice, IssueOrder, Numbers, OptimizerUpdate, PhaseTransfer, Start, Values
 from zeroplan.costs.memory import PhaseMemory
@@ -48,10 +45,10 @@ INITIALIZE = {
 
 
 class DeepSpeed:
-    """`zeroplan.costs.engine.TrainingEngine` as DeepSpeed 0.19.8 is."""
+    """`zeroplan.costs.engine.TrainingEngine` as DeepSpeed 0.19.8 is.
 
-    gains_by_room: tuple[str, ...] = search_space.GAINS_BY_ROOM
-    makes_room: tuple[str, ...] = search_space.MAKES_ROOM
+    What only a clock or a search asks is imported when they ask: an estimate without a card starts sooner.
+    """
 
     def check(self, job: Job) -> None:
         optimizer_states.check_adagrad(job)
@@ -89,6 +86,8 @@ class DeepSpeed:
         return traffic.in_phases(job, transfers)
 
     def issue_order(self, job: Job, *, first: bool = False) -> IssueOrder:
+        from zeroplan.costs.deepspeed import issue_order
+
         return issue_order.issue_orders(job)[0 if first else -1]
 
     def exposed_share(self, job: Job, software: Software) -> SourcedValue | None:
@@ -100,19 +99,43 @@ class DeepSpeed:
         return job.strategy.stage == 3
 
     def update(self, job: Job) -> OptimizerUpdate:
+        from zeroplan.costs.deepspeed import update
+
         return update.update(job)
 
     def choices(self, job: Job, fixed: Values) -> Iterator[Choice]:
+        from zeroplan.costs.deepspeed import search_space
+
         return search_space.choices(job, fixed)
 
     def numbers(self, job: Job, choice: Choice, fixed: Values) -> Numbers:
+        from zeroplan.costs.deepspeed import search_space
+
         return search_space.numbers(job, choice, fixed)
 
     def lean(self, choice: Choice, numbers: Numbers) -> Iterator[Values]:
+        from zeroplan.costs.deepspeed import search_space
+
         return search_space.lean(choice, numbers)
 
     def fast(self, job: Job, numbers: Numbers, has_room: Callable[[Values], bool]) -> Iterator[Values]:
+        from zeroplan.costs.deepspeed import search_space
+
         return search_space.fast(job, numbers, has_room)
 
     def starts(self, choice: Choice, numbers: Numbers) -> Iterator[Start]:
+        from zeroplan.costs.deepspeed import search_space
+
         return search_space.starts(choice, numbers)
+
+    @property
+    def gains_by_room(self) -> tuple[str, ...]:
+        from zeroplan.costs.deepspeed import search_space
+
+        return search_space.GAINS_BY_ROOM
+
+    @property
+    def makes_room(self) -> tuple[str, ...]:
+        from zeroplan.costs.deepspeed import search_space
+
+        return search_space.MAKES_ROOM

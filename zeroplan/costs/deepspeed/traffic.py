@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from zeroplan.costs.cache import cached, gradients, order_free_key, strategy_key
-from zeroplan.costs.deepspeed import muon_gather, muon_offload, quantized_collectives, zenflow
+from zeroplan.costs.deepspeed import quantized_collectives
 from zeroplan.costs.deepspeed.events import Gather, MicroStep
 from zeroplan.costs.deepspeed.fetch import by_replay, distinct, micro_steps
 from zeroplan.costs.deepspeed.layout import (
@@ -16,6 +16,7 @@ from zeroplan.costs.deepspeed.layout import (
     tensor_sizes,
     trainable_sizes,
 )
+from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
 from zeroplan.costs.deepspeed.reduction import (
@@ -93,8 +94,7 @@ def _stages_1_2(job: Job) -> list[Transfer]:
     checks = strategy.precision == "fp16" or in_bf16
     return [
         *_calls(job, when, [CollectiveCall(call.kind, call.elements, dtype, job.ranks) for dtype, call in calls]),
-        *_calls(job, MICRO_STEP, zenflow.sent(job)),
-        *_calls(job, STEP, zenflow.sent_to_choose(job)),
+        *(_of_zenflow(job) if strategy.selective else []),
         *_numbers(job, STEP, "uint8", int(checks)),
         *_numbers(job, STEP, "float32", len(groups) if strategy.compute_grad_norm else 0),
         *_moved(job, STEP, "all_gather", strategy.dtype, [layout.flat for layout in groups]),
@@ -117,8 +117,18 @@ def _bf16_optimizer(job: Job, groups: list[Group]) -> list[Transfer]:
     ]
 
 
+def _of_zenflow(job: Job) -> list[Transfer]:
+    from zeroplan.costs.deepspeed import zenflow
+
+    return [*_calls(job, MICRO_STEP, zenflow.sent(job)), *_calls(job, STEP, zenflow.sent_to_choose(job))]
+
+
 def _of_muon(job: Job) -> list[Transfer]:
     """What Muon gathers to make whole matrices of, where it runs in the step."""
+    if not matrices(job):
+        return []
+    from zeroplan.costs.deepspeed import muon_gather, muon_offload
+
     if job.strategy.offload_optimizer:
         return _moved(job, STEP, "all_gather", *muon_offload.sent(job))
     return _moved(job, STEP, "all_gather", job.strategy.communication, muon_gather.sent(job))
