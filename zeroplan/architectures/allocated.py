@@ -6,9 +6,8 @@ from collections import Counter
 
 from zeroplan.architectures.places import interval_source
 from zeroplan.architectures.timeline import ExpandedTrace
-from zeroplan.autograd.flash import WORKSPACE
-from zeroplan.autograd.log import BACKWARD, AllocationSource, allocated
-from zeroplan.specs.account import AllocatedActivations
+from zeroplan.autograd.log import BACKWARD, WORKSPACE, AllocationSource, allocated
+from zeroplan.specs.execution import AllocatedActivations
 
 LINEAR, NORMS, ATTENTION, ACTIVATION = "linear layers", "norms", "attention", "activation functions"
 PRODUCTS, DROPOUT, EXPERTS, LOSS = "products", "dropout", "experts", "logits and loss"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from fractions import Fraction
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zeroplan.architectures.allocated import allocated_at
 from zeroplan.architectures.batch_scaled import MANY, BatchScaledTrace, batch_scaled, is_even
@@ -20,10 +20,12 @@ from zeroplan.architectures.structure import Structure
 from zeroplan.architectures.timeline import ExpandedTrace, timeline
 from zeroplan.architectures.trace import Trace, run_of, run_trace
 from zeroplan.autograd.log import BACKWARD, FORWARD, RECOMPUTING
-from zeroplan.specs.account import AllocatedActivations, BackwardShare, Flops, RecomputedShare, SavedActivations
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
-from zeroplan.specs.execution import Execution, Timeline
+from zeroplan.specs.execution import AllocatedActivations, Execution, Timeline
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules, TimelineRequest
+
+if TYPE_CHECKING:
+    from zeroplan.specs.account import BackwardShare, Flops, RecomputedShare, SavedActivations
 
 KEPT_TIMELINES, KEPT_TRACES, KEPT_RUNS = 64, 64, 32
 
@@ -120,12 +122,16 @@ class TracedProfile:
         for (phase, layer, triangle), count in counts.items():
             pairs = Fraction(request.seq + 1, 2 * request.seq) if causal and triangle else 1
             sums[phase] += times[layer] * int(count * pairs)
+        from zeroplan.specs.account import Flops
+
         return Flops(sums[FORWARD], sums[BACKWARD], sums[RECOMPUTING])
 
     def recomputed_share(self, request: TimelineRequest) -> RecomputedShare | None:
         return self.recomputed(request)
 
     def _recomputed_share(self, request: TimelineRequest) -> RecomputedShare | None:
+        from zeroplan.specs.account import RecomputedShare
+
         if not request.recomputing.every:
             return RecomputedShare(0.0, 0.0)
         try:
@@ -161,6 +167,8 @@ class TracedProfile:
                 inside[phase] += times[layer] * count
                 if phase == FORWARD and counted.get((BACKWARD, layer, causal)):
                     entered += times[layer] * count
+        from zeroplan.specs.account import BackwardShare
+
         return BackwardShare(
             inside[BACKWARD] / inside[FORWARD], outside[BACKWARD] / outside[FORWARD] if outside[FORWARD] else 0.0,
             entered / inside[FORWARD],

@@ -8,6 +8,8 @@ FORWARD, BACKWARD, RECOMPUTING = "forward", "backward", "recomputing"
 MADE, KEPT, FREED, EVENT = range(4)
 """A storage's number, bytes, phase and layer; its number, the operator that keeps it, the module that this runs in and
 its place in the sequence; its number; bytes given away at the end of an interval, and the layer it lies in."""
+WORKSPACE = "FlashAttnWorkspace"
+"""The operator by which what the flash-attention package's kernels make for themselves is logged as kept."""
 Log = list[tuple[Any, ...]]
 
 

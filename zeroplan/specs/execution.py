@@ -47,6 +47,15 @@ class Execution(NamedTuple):
     """Those that are entered, in order."""
 
 
+class AllocatedActivations(NamedTuple):
+    """One moment of a pass."""
+
+    module: str
+    """The path of the module at work, empty for the model itself."""
+    kinds: dict[str, int]
+    """Bytes alive, by what keeps them."""
+
+
 class Intervals(Protocol):
     """Forward or backward of a model as intervals, each answer worked out when somebody asks."""
 
