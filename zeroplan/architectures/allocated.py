@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 
 from zeroplan.architectures.places import interval_source
 from zeroplan.architectures.timeline import ExpandedTrace
 from zeroplan.autograd.log import BACKWARD, WORKSPACE, AllocationSource, allocated
 from zeroplan.specs.execution import AllocatedActivations
 
+KEPT_TRACES = 4
 LINEAR, NORMS, ATTENTION, ACTIVATION = "linear layers", "norms", "attention", "activation functions"
 PRODUCTS, DROPOUT, EXPERTS, LOSS = "products", "dropout", "experts", "logits and loss"
 LIGER_NORMS, LIGER_MLPS, LIGER_EXPERTS = "Liger norms", "Liger MLPs", "Liger experts"
@@ -41,9 +43,7 @@ def allocated_at(expanded: ExpandedTrace, *, backward: bool, at: int, size: int)
     sums: Counter[str] = Counter()
     for of, amount in allocated(log, before + result.interval, size - result.offset).items():
         sums[kind(of)] += amount
-    by_layer: dict[int, Counter[str]] = {}
-    for of, amount in allocated(log, len(trace.forward.kinds) - 1).items():  # when forward has returned
-        by_layer.setdefault(of.layer, Counter())[kind(of)] += amount
+    by_layer = kept_by_layer(expanded)
     for layers, sign in ((result.there, 1), (result.ran, -1)):
         for layer, count in Counter(layers).items():
             for name, amount in by_layer.get(layer, {}).items():
@@ -51,6 +51,15 @@ def allocated_at(expanded: ExpandedTrace, *, backward: bool, at: int, size: int)
     rest = size - sum(sums.values())
     sums[GRADIENTS if backward else AT_WORK] += rest
     return AllocatedActivations(result.module, {name: amount for name, amount in sums.items() if amount})
+
+
+@lru_cache(maxsize=KEPT_TRACES)
+def kept_by_layer(expanded: ExpandedTrace) -> dict[int, Counter[str]]:
+    """What each layer that ran has allocated when forward has returned."""
+    result: dict[int, Counter[str]] = {}
+    for of, amount in allocated(expanded.trace.log(), len(expanded.trace.forward.kinds) - 1).items():
+        result.setdefault(of.layer, Counter())[kind(of)] += amount
+    return result
 
 
 def kind(of: AllocationSource) -> str:

@@ -47,6 +47,7 @@ class TracedProfile:
         self.ran = lru_cache(maxsize=KEPT_TRACES)(self._ran)
         self.with_many = lru_cache(maxsize=KEPT_RUNS)(self._with_many)
         self.bytes_alone = lru_cache(maxsize=KEPT_TIMELINES)(self._alone)
+        self.moments = lru_cache(maxsize=KEPT_TIMELINES)(self._allocated)
         self.by_itself = lru_cache(maxsize=1)(self._by_itself)
         self.recomputed = lru_cache(maxsize=KEPT_TIMELINES)(self._recomputed_share)
         self.structure = lru_cache(maxsize=KEPT_TRACES)(self._structure)
@@ -93,6 +94,11 @@ class TracedProfile:
         self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
         named: bool = False,
     ) -> AllocatedActivations:  # fmt: skip
+        return self.moments(request, leaves, backward, at, size, named)
+
+    def _allocated(
+        self, request: TimelineRequest, leaves: LeafModules, backward: bool, at: int, size: int, named: bool
+    ) -> AllocatedActivations:
         expanded = self.named(request, leaves) if named else self.by_itself(request, leaves)
         levels = (expanded.backward if backward else expanded.forward).level(at)
         size = next((level for level in levels if level == size), size)  # with its names

@@ -7,7 +7,7 @@
   stages_1_2_backward, stage_3). coordinator, with gathered_storages and events: what
   stage 3 gathers; fetch: its replays, and with which thresholds they hold.
 - host, nvme_swap: memory of the host, swap buffers and files. offload_copies: what crosses PCIe and goes to disk.
-- traffic: collectives, and the phases they run in; issue_order: in which order; quantized_collectives: ZeRO++'s.
+- traffic: collectives; phases: in which phases they run; issue_order: in which order; quantized_collectives: ZeRO++'s.
 - muon, muon_update, muon_gather, muon_offload; zenflow, zenflow_backward: the two optimizers with steps of their own.
 - update: what a step updates, for its time. search_space: what a search may choose.
 """
@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zeroplan.costs.deepspeed import (
     fetch,
@@ -30,12 +30,14 @@ from zeroplan.costs.deepspeed import (
     stages_1_2,
     traffic,
 )
-from zeroplan.costs.engine import Choice, IssueOrder, Numbers, OptimizerUpdate, PhaseTransfer, Start, Values
 from zeroplan.costs.memory import PhaseMemory
 from zeroplan.ledger import Copied, Line, Tier, Transfer
-from zeroplan.specs.cluster import SourcedValue
 from zeroplan.specs.job import Job
-from zeroplan.specs.software import Software
+
+if TYPE_CHECKING:
+    from zeroplan.costs.engine import Choice, IssueOrder, Numbers, OptimizerUpdate, PhaseTransfer, Start, Values
+    from zeroplan.specs.cluster import SourcedValue
+    from zeroplan.specs.software import Software
 
 STAGES: dict[int, Any] = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}
 INITIALIZE = {
@@ -83,7 +85,9 @@ class DeepSpeed:
         return offload_copies.copies(job)
 
     def in_phases(self, job: Job, transfers: Sequence[Transfer]) -> Iterator[PhaseTransfer]:
-        return traffic.in_phases(job, transfers)
+        from zeroplan.costs.deepspeed import phases
+
+        return phases.in_phases(job, transfers)
 
     def issue_order(self, job: Job, *, first: bool = False) -> IssueOrder:
         from zeroplan.costs.deepspeed import issue_order

@@ -46,7 +46,6 @@ from zeroplan.costs.deepspeed.partitions import (
 )
 from zeroplan.costs.deepspeed.reduction import to_host
 from zeroplan.costs.deepspeed.traffic import MICRO_STEP, gathers
-from zeroplan.costs.engine import BACKWARD
 from zeroplan.formulas import copied
 from zeroplan.ledger import DTYPE_BYTES, Copied, Rule, line
 from zeroplan.specs.job import Job
@@ -71,6 +70,8 @@ def copies(job: Job) -> tuple[Copied, ...]:
 
 def _as_it_runs(job: Job, entry: Copied) -> Copied:
     """With what runs meanwhile. Buffers of NVMe's swappers are locked, but CUDA does not know of it."""
+    from zeroplan.costs.engine import BACKWARD
+
     strategy, name = job.strategy, entry.line.name
     if NVME in (entry.source, entry.target):
         pipelined = _pipelined(strategy.offload_optimizer, entry)
