@@ -9,7 +9,6 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from zeroplan.architectures.allocated import allocated_at
-from zeroplan.architectures.batch_scaled import MANY, BatchScaledTrace, batch_scaled, is_even
 from zeroplan.architectures.execution import EVERY_LAYER, attention_orders, execution
 from zeroplan.architectures.gradient_flow import layers_that_train
 from zeroplan.architectures.identical_layers import ran_as, representatives
@@ -25,6 +24,7 @@ from zeroplan.specs.execution import AllocatedActivations, Execution, Timeline
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules, TimelineRequest
 
 if TYPE_CHECKING:
+    from zeroplan.architectures.batch_scaled import BatchScaledTrace
     from zeroplan.specs.account import BackwardShare, Flops, RecomputedShare, SavedActivations
 
 KEPT_TIMELINES, KEPT_TRACES, KEPT_RUNS = 64, 64, 32
@@ -242,11 +242,15 @@ class TracedProfile:
         return self.ran(request._replace(recomputing=recomputing))
 
     def _ran(self, request: TimelineRequest) -> Trace:
-        if is_even(request):
+        if request.is_even:
+            from zeroplan.architectures.batch_scaled import MANY
+
             return self.with_many(request._replace(batch=MANY)).at(request.batch)
         return self._run(request)
 
     def _with_many(self, request: TimelineRequest) -> BatchScaledTrace:
+        from zeroplan.architectures.batch_scaled import batch_scaled
+
         return batch_scaled(self._run(request))
 
     def _run(self, request: TimelineRequest) -> Trace:

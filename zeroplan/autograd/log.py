@@ -48,27 +48,3 @@ def allocated(log: Sequence[tuple[Any, ...]], interval: int, size: int | None = 
     for number, (size_of, phase, layer) in storages.items():
         given[AllocationSource(keeper.get(number, ""), phase, layer)] += size_of
     return given
-
-
-class StorageRecord(NamedTuple):
-    """A storage: what it is, and of the operator that keeps it, if any, the module and the place in the sequence."""
-
-    number: int
-    bytes: int
-    layer: int
-    kept_by: str = ""
-    kept_in: int = 0
-    kept_at: int = 0
-
-
-def storages_alive(log: Sequence[tuple[Any, ...]]) -> list[StorageRecord]:
-    """What is alive at the end of the log."""
-    result: dict[int, StorageRecord] = {}
-    for what, key, *of in log:
-        if what == MADE:
-            result[key] = StorageRecord(key, of[0], of[2])
-        elif what == KEPT and not result[key].kept_by:
-            result[key] = result[key]._replace(kept_by=of[0], kept_in=of[1], kept_at=of[2])
-        elif what == FREED:
-            del result[key]
-    return list(result.values())

@@ -72,6 +72,14 @@ class TimelineRequest(NamedTuple):
         return self.attention == "eager"
 
     @property
+    def is_even(self) -> bool:
+        """Whether bytes grow in proportion to the batch: flash-attention's and Liger's kernels cut their work by its
+        size.
+        """
+        plain = self.kernels == "transformers" and not self.flash
+        return plain and not self.recomputing.inputs.empties and self.batch >= MIN_IDENTICAL_BATCH
+
+    @property
     def flash(self) -> bool:
         return self.attention.startswith("flash")
 

@@ -159,15 +159,6 @@ def gathers(job: Job) -> tuple[str, list[Gather]]:
     return STEP, [*result.steady.calls, *(job.strategy.grad_accum - 1) * [*result.later.calls]]
 
 
-def _gathered(job: Job, gather: Gather) -> list[CollectiveCall]:
-    """Quantized ones carry codes and scales."""
-    strategy = job.strategy
-    if strategy.quantized_weights:
-        return list(quantized_collectives.gathered(gather))
-    dtype = strategy.autocast_dtype if gather.low_precision and strategy.autocast_dtype else strategy.dtype
-    return [CollectiveCall("all_reduce" if gather.joined else "all_gather", gather.elements, dtype, gather.ranks)]
-
-
 def by_kind(job: Job, when: str, calls: list[CollectiveCall]) -> list[Transfer]:
     """One transfer for each kind, dtype and group of ranks."""
     sorts: dict[tuple[str, str, int], list[int]] = {}
@@ -203,7 +194,18 @@ def gathered_for_modules(job: Job) -> list[Transfer]:
 
 
 def calls_of(job: Job, gathers: Iterable[Gather]) -> list[CollectiveCall]:
-    return [call for gather in gathers for call in _gathered(job, gather)]
+    """Quantized ones carry codes and scales."""
+    strategy = job.strategy
+    if strategy.quantized_weights:
+        return [call for gather in gathers for call in quantized_collectives.gathered(gather)]
+    dtype, low = strategy.dtype, strategy.autocast_dtype or strategy.dtype
+    return [
+        CollectiveCall(
+            "all_reduce" if gather.joined else "all_gather", gather.elements, low if gather.low_precision else dtype,
+            gather.ranks,
+        )
+        for gather in gathers
+    ]  # fmt: skip
 
 
 @cached_per_reductions
