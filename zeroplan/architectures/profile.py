@@ -8,13 +8,12 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from zeroplan.architectures.allocated import allocated_at
+from zeroplan.architectures.allocated import allocated_at, places
 from zeroplan.architectures.execution import EVERY_LAYER, attention_orders, execution
 from zeroplan.architectures.gradient_flow import layers_that_train
 from zeroplan.architectures.identical_layers import ran_as, representatives
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.places import places
 from zeroplan.architectures.structure import Structure
 from zeroplan.architectures.timeline import ExpandedTrace, timeline
 from zeroplan.architectures.trace import Trace, run_of, run_trace
