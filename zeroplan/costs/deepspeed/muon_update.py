@@ -15,7 +15,7 @@ from math import prod
 from typing import NamedTuple
 
 from zeroplan.costs.allocations import Allocation, AllocationTracker, Variables
-from zeroplan.costs.cache import cached, strategy_key
+from zeroplan.costs.cache import cached, order_free_key
 from zeroplan.costs.deepspeed.layout import Group, flat_groups, fp32_groups, own_pieces, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.formulas import muon, transient
@@ -95,7 +95,7 @@ def gradient_dtype(job: Job) -> str:
     return strategy.accumulation if strategy.stage == 1 and not strategy.contiguous else strategy.dtype
 
 
-@cached(strategy_key)
+@cached(order_free_key)
 def own_matrices(job: Job) -> dict[int, tuple[int, ...]]:
     """Tensors that touch this rank's partition in each group that Muon updates, in the group's order."""
     result: dict[int, tuple[int, ...]] = {}
