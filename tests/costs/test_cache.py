@@ -30,7 +30,7 @@ CHANGES = {
     "max_reuse_distance": (0, 10**5, 10**9), "sub_group_size": (1000, 10**9), "overlap_comm": (True, False),
     "contiguous_gradients": (True, False), "reduce_scatter": (True, False), "round_robin_gradients": (True, False),
     "parameter_alignment": (True, False), "use_multi_rank_bucket_allreduce": (True, False),
-    "gradient_clipping": (0.0, 1.0), "prescale_gradients": (True, False), "grad_accum_dtype": (None, "fp32"),
+    "kernels": ("transformers", "liger"), "gradient_clipping": (0.0, 1.0), "prescale_gradients": (True, False), "grad_accum_dtype": (None, "fp32"),
     "communication_dtype": (None, "fp32"), "master_dtype": (None, "bf16"), "states_as_master": (True, False),
     "buffer_dtype": (None, "fp32"), "check_grad_overflow": (True, False), "immediate_grad_update": (True, False),
     "compute_grad_norm": (True, False), "torch_adam": (True, False), "amsgrad": (True, False),

@@ -67,6 +67,9 @@ class DataParallel:
         buckets = line("gradient buckets", BUCKETS, "float32", alive=job.model.parameters, w=4)
         return PhaseMemory((), (), (gradients, buckets), (gradients, buckets))
 
+    def gathered(self, job: Job) -> int:
+        return 0
+
     def host(self, job: Job) -> Tier:
         return Tier()
 

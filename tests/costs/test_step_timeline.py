@@ -22,6 +22,9 @@ JOBS = [
     ("gemma-2-2b", {"stage": 3, "offload_param": Offload("cpu"), "offload_optimizer": Offload("cpu")}),
     ("mixtral-8x7b", {"stage": 3}),
     ("llama-3.2-1b", {"stage": 3, "checkpointing": "selective"}),
+    # backward's largest moment is its first, before any of its operators has run
+    ("qwen3-0.6b", {"stage": 3, "gpus": 16, "seq": 512, "quantized_weights": True, "max_live_parameters": 10**8,
+                    "kernels": "liger"}),
 ]
 
 

@@ -105,6 +105,9 @@ class TrainingEngine(Protocol):
     def phase_memory(self, job: Job) -> PhaseMemory:
         """What each phase allocates beside it."""
 
+    def gathered(self, job: Job) -> int:
+        """Bytes of parameters that a pass gathers at most, a part of that; 0 where none are partitioned."""
+
     def host(self, job: Job) -> Tier:
         """Memory of one rank on its host."""
 

@@ -59,7 +59,7 @@ class PassPeak(NamedTuple):
     """DeepSpeed's, in the order of its kinds."""
     activations: int
     at: int
-    """The interval of the pass."""
+    """The interval of the pass; the first also for what is before it."""
 
 
 def pass_peak(snapshots: Snapshots, activations: PassTimeline) -> PassPeak:
@@ -95,7 +95,7 @@ def _pass_peak(snapshots: Snapshots, rows: range, activations: PassTimeline, at_
         if largest == at_most:
             break
     elements = (snapshots.at_end if is_between else snapshots.at_most)[row_of_largest] if largest else ()
-    return PassPeak(largest, elements, activations_there, interval_there)
+    return PassPeak(largest, elements, activations_there, max(interval_there, 0))
 
 
 def at_work(job: Job, peak: PassPeak, *, backward: bool, detail: Detail) -> tuple[str, list[Line]]:

@@ -15,7 +15,7 @@ from zeroplan.costs.timing.step import step_time
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import Fit, fit
 from zeroplan.ledger import Detail, Ledger, Tier
-from zeroplan.search.room import fits_by_bound
+from zeroplan.search.room import fits_by_bound, fits_gathered
 from zeroplan.search.space import Configuration
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -81,10 +81,17 @@ class Evaluator:
 
     def fitting(self, job: Job) -> Candidate | None:
         """Count and time it; None where it does not fit either."""
-        if job.strategy not in self.candidates and not fits_by_bound(job, self.reserve):
+        if job.strategy not in self.candidates and not self._may_fit(job):
             return None
         candidate = self.evaluate(job)
         return candidate if candidate and candidate.fit.accepted else None
+
+    def _may_fit(self, job: Job) -> bool:
+        """Whether there is room for what is counted most easily."""
+        try:
+            return fits_by_bound(job, self.reserve) and fits_gathered(engine_of(job).completed(job), self.reserve)
+        except ContradictionError:
+            return False
 
     def lean(self, configuration: Configuration) -> list[Candidate]:
         """What may need least of the GPU, whether it fits or not; where the host alone is short, what fits with less
@@ -94,7 +101,7 @@ class Evaluator:
 
     def lean_fitting(self, configuration: Configuration) -> list[Candidate]:
         """Those of them that fit."""
-        jobs = (job for job in configuration.lean() if fits_by_bound(job, self.reserve))
+        jobs = filter(self._may_fit, configuration.lean())
         return [one for one in self._lean(configuration, jobs) if one.fit.accepted]
 
     def _lean(self, configuration: Configuration, jobs: Iterable[Job]) -> list[Candidate]:

@@ -57,7 +57,7 @@ def _evaluated(
 def _beaten(seconds: float, configuration: Configuration, rows: Iterable[Candidate]) -> bool:
     """Whether a row is as fast as computing alone takes it, and needs no more than it does at least."""
     bytes = least_needed(configuration.minimum_memory)
-    return any(row.time.total <= seconds and row.fit.gpu.needed <= bytes for row in rows)
+    return bytes is None or any(row.time.total <= seconds and row.fit.gpu.needed <= bytes for row in rows)
 
 
 def _undominated(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -1,6 +1,7 @@
-"""Whether there is room for a strategy at all: what is held between steps, and the model's own activations beside it.
+"""Whether there is room for a strategy at all: what is held between steps, and beside it the model's own activations,
+or the parameters that a pass gathers.
 
-Both are parts of the exact count, so nothing is left out that would fit; what remains is counted in full.
+All are parts of the exact count, so nothing is left out that would fit; what remains is counted in full.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from zeroplan.costs.engines import engine_of
 from zeroplan.costs.ledger import resident
 from zeroplan.costs.outside import outside
 from zeroplan.costs.passes import timeline_request
+from zeroplan.errors import ContradictionError
 from zeroplan.fit import gpu_limit, host_fit, nvme_fit
 from zeroplan.ledger import total
 from zeroplan.search.space import Configuration
@@ -16,8 +18,12 @@ from zeroplan.specs.job import Job
 
 
 def lower_bound(job: Job) -> int:
-    """Bytes of PyTorch's that a GPU needs at least; where activations are closed forms, what is held."""
-    return total(resident(job)) + _activations(job)
+    """Bytes of PyTorch's that a GPU needs at least; where activations are closed forms, what is held and gathered.
+
+    Raises `ContradictionError` where the engine stops.
+    """
+    job = engine_of(job).completed(job)
+    return total(resident(job)) + max(_activations(job), engine_of(job).gathered(job))
 
 
 def _activations(job: Job) -> int:
@@ -25,15 +31,29 @@ def _activations(job: Job) -> int:
     return max(job.model.profile.alone(timeline_request(job), job.leaves) or (0,))
 
 
-def least_needed(job: Job) -> int:
-    """Bytes that a GPU needs at least: `lower_bound`, and what a process takes beside PyTorch's allocator."""
-    return lower_bound(job) + total(outside(job))
+def least_needed(job: Job) -> int | None:
+    """Bytes that a GPU needs at least: `lower_bound`, and what a process takes beside PyTorch's allocator; None where
+    the engine stops in training.
+    """
+    try:
+        return lower_bound(job) + total(outside(job))
+    except ContradictionError:
+        return None
 
 
 def fits_by_bound(job: Job, reserve: float | None) -> bool:
     """Whether the card has room for so much."""
     limit, held = gpu_limit(job, reserve), total(resident(job))
     return limit is None or (held <= limit and held + _activations(job) <= limit)  # the last takes a trace of the model
+
+
+def fits_gathered(job: Job, reserve: float | None) -> bool:
+    """Whether the card has room for what is gathered too, which takes a replay of the gathers.
+
+    Raises `ContradictionError` where the engine stops.
+    """
+    limit = gpu_limit(job, reserve)
+    return limit is None or total(resident(job)) + engine_of(job).gathered(job) <= limit
 
 
 def has_room(configuration: Configuration, reserve: float | None) -> bool:

@@ -83,15 +83,23 @@ class Search:
             if least > min(self.below, self._limit(best) if best else inf):
                 break
             if entry := self._first(configuration, best):
-                if len(refined) < EARLY:
+                if not refined or (len(refined) < EARLY and self._may_overtake(entry, min(refined, key=self.order))):
                     refined.append(self._refined(entry))
                 else:
                     entries.append(entry)
         for entry in sorted(entries, key=self.order)[:REFINED]:
-            fastest = min((one.seconds for one in refined), default=inf)
-            if self.objective == LEAST_MEMORY or entry.seconds < NEAR * fastest:
+            if self._may_overtake(entry, min(refined, key=self.order)):
                 refined.append(self._refined(entry))
-        return self._simplest(min(refined, key=self.order)) if refined else None
+        if not refined:
+            return None
+        best = min(refined, key=self.order)
+        return self._simplest(self._refined(self._leaner(best)) if self.objective == LEAST_MEMORY else best)
+
+    def _may_overtake(self, entry: Contender, best: Contender) -> bool:
+        """Whether it may be better than the best once its numbers are refined."""
+        if self.objective == LEAST_MEMORY:
+            return entry.candidate.fit.gpu.needed <= best.candidate.fit.gpu.needed
+        return entry.seconds < NEAR * best.seconds
 
     def _by_bound(self) -> Iterator[tuple[float, Configuration]]:
         """Configurations that have room, in the order of what is minimised, with the numbers that are best for it.
@@ -142,7 +150,7 @@ class Search:
         return total(resident(job)) + total(outside(job))
 
     def _leanest_bytes(self, configuration: Configuration) -> float | None:
-        """The same with the model's own activations; None where there is no room for them."""
+        """The same with the model's own activations, or what is gathered; None where there is no room for them."""
         return least_needed(configuration.minimum_memory) if self._has_room(configuration) else None
 
     def _has_room(self, configuration: Configuration) -> bool:
@@ -172,8 +180,6 @@ class Search:
         fitting = self.evaluator.lean_fitting(configuration)
         least = min((one.fit.gpu.needed for one in fitting), default=0)
         equals = [Contender(one, configuration) for one in fitting if one.fit.gpu.needed == least]
-        if self.objective == LEAST_MEMORY:  # which of them is the fastest tells only once its numbers are refined
-            equals = [self._refined(one) for one in equals]
         return min(equals, key=self.order, default=None)
 
     def _fastest_fitting(self, jobs: list[Job], limit: float, *, monotone: bool) -> Candidate | None:
@@ -197,15 +203,22 @@ class Search:
                     entry = self._first_better(entry, self._with_room_made(entry, name))
         return entry
 
+    def _leaner(self, entry: Contender) -> Contender:
+        """With each number changed in turn to what needs least."""
+        for name, values in entry.configuration.variant.numbers.items():
+            each = filter(None, [self.fitting(entry.candidate.job.at(**{name: value})) for value in values])
+            entry = min([entry, *(Contender(one, entry.configuration) for one in each)], key=self.order)
+        return entry
+
     def _first_better(self, entry: Contender, jobs: Iterable[Job]) -> Contender:
-        """The best of these jobs that fits, where it is better by more than the clock can tell."""
-        if self.objective == LEAST_MEMORY:
-            others = [Contender(candidate, entry.configuration) for job in jobs if (candidate := self.fitting(job))]
-            return min([entry, *others], key=self.order)
+        """The fastest of these jobs that fits, where it is faster by more than the clock can tell; where memory is
+        minimised, of those that need no more.
+        """
+        most = entry.candidate.fit.gpu.needed if self.objective == LEAST_MEMORY else inf
         for seconds, job in sorted(((self.timed(job), job) for job in jobs), key=lambda pair: pair[0])[:TRIED]:
             if seconds > (1 - GAIN) * entry.seconds:
                 break
-            if candidate := self.fitting(job):
+            if (candidate := self.fitting(job)) and candidate.fit.gpu.needed <= most:
                 return Contender(candidate, entry.configuration)
         return entry
 

@@ -262,7 +262,7 @@ class Model(NamedTuple):
     @property
     def largest(self) -> ParameterSpec:
         """The tensor with most elements, trainable or not."""
-        return max(self.tensors, key=lambda tensor: tensor.elements)
+        return _training(self).largest
 
     @property
     def trainable(self) -> tuple[int, ...]:
@@ -287,13 +287,14 @@ class Model(NamedTuple):
     @property
     def largest_trainable(self) -> ParameterSpec:
         """The tensor with most elements among those that train."""
-        return _training(self).largest
+        return _training(self).largest_trainable
 
 
 class _Training(NamedTuple):
     trainable: tuple[int, ...]
     frozen: frozenset[int]
     elements: int
+    largest_trainable: ParameterSpec
     largest: ParameterSpec
 
 
@@ -303,8 +304,8 @@ def _training(model: Model) -> _Training:
     trainable = tuple([index for index, tensor in enumerate(model.tensors) if tensor.trainable])
     frozen = frozenset(range(len(model.tensors))).difference(trainable)
     tensors = [model.tensors[index] for index in trainable]
-    largest = max(tensors, key=lambda tensor: tensor.elements)
-    return _Training(trainable, frozen, sum([tensor.elements for tensor in tensors]), largest)
+    largest = (max(several, key=lambda tensor: tensor.elements) for several in (tensors, model.tensors))
+    return _Training(trainable, frozen, sum([tensor.elements for tensor in tensors]), *largest)
 
 
 def with_frozen(model: Model, patterns: Sequence[str], trainable: Sequence[str] = ()) -> Model:

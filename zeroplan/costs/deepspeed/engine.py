@@ -72,6 +72,9 @@ class DeepSpeed:
         result: PhaseMemory = STAGES[job.strategy.stage].phase_memory(job)
         return result
 
+    def gathered(self, job: Job) -> int:
+        return stage_3.gathered(job) if job.strategy.stage == 3 else 0
+
     def host(self, job: Job) -> Tier:
         return host.tier(job)
 

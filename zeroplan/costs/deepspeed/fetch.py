@@ -12,7 +12,7 @@ from itertools import product
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.cache import IdentityKey, by_execution, cached, cached_per_execution
+from zeroplan.costs.cache import IdentityKey, by_execution, cached, cached_per_execution, order_free_key
 from zeroplan.costs.deepspeed.coordinator import AccessOrder, Coordinator, access_order
 from zeroplan.costs.deepspeed.events import GatheredTimeline, MicroStep
 from zeroplan.costs.deepspeed.gathered_storages import ReplayThresholds, Settings
@@ -93,6 +93,18 @@ def micro_steps(job: Job) -> MicroSteps:
 def by_replay(job: Job) -> Hashable:
     """The replay of its gathers, which holds for one order of execution and for all thresholds that change nothing."""
     return IdentityKey(micro_steps(job))
+
+
+def beside_order(strategy: Strategy) -> Hashable:
+    """All of the strategy that neither the order of execution nor the replay of its gathers settles."""
+    return order_free_key(
+        strategy._replace(prefetch_bucket_size=0, max_live_parameters=0, max_reuse_distance=0)
+    )  # fmt: skip
+
+
+def by_order(job: Job) -> Hashable:
+    """The order of execution and the replay of gathers at stage 3, below it the order of gradients."""
+    return (by_execution(job), by_replay(job)) if job.strategy.stage == 3 else job.execution.gradients
 
 
 @cached(gathers_key, order=by_execution)

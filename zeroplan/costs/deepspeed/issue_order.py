@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import groupby, zip_longest
 from operator import attrgetter, itemgetter
 
-from zeroplan.costs.cache import by_execution, cached, cached_per_execution, no_key, strategy_key
+from zeroplan.costs.cache import IdentityKey, by_execution, cached, cached_per_execution, no_key
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import by_replay, distinct, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.reduction import cached_per_reductions, reductions, reductions_key
@@ -26,10 +26,15 @@ from zeroplan.specs.strategy import Strategy
 def _order_key(strategy: Strategy) -> Hashable:
     if strategy.stage == 3:
         return gathers_key(strategy), reductions_key(strategy)
-    return strategy_key(strategy)
+    return strategy.recomputing.every > 0
 
 
-@cached(_order_key, order=by_execution)
+def _by_buckets(job: Job) -> Hashable:
+    """Below stage 3 the buckets, which settle the rest."""
+    return by_execution(job), None if job.strategy.stage == 3 else IdentityKey(reduced(job))
+
+
+@cached(_order_key, order=_by_buckets)
 def issue_orders(job: Job) -> list[IssueOrder]:
     """Orders of the step's first micro-step, which makes secondary partitions (hpZ), and of the others where they
     differ. The engine's own reductions, at stage 0, come when backward is over.

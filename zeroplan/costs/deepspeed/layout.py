@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from zeroplan.arithmetic import round_up
-from zeroplan.costs.cache import cached, no_key, strategy_key
+from zeroplan.costs.cache import cached, no_key, order_free_key
 from zeroplan.costs.deepspeed.muon import halves, matrices
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -176,7 +176,7 @@ def own_pieces(job: Job) -> dict[int, PartitionSlice]:
     }
 
 
-@cached(strategy_key)
+@cached(order_free_key)
 def own_matrices(job: Job) -> dict[int, tuple[int, ...]]:
     """Those of them that Muon updates, by their group and in its order."""
     result: dict[int, tuple[int, ...]] = {}

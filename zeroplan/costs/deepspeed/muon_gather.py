@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from zeroplan.costs.allocations import Allocation, AllocationTracker, Variables
-from zeroplan.costs.cache import cached, strategy_key
+from zeroplan.costs.cache import cached, order_free_key
 from zeroplan.costs.deepspeed.layout import rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.muon import GATHER_BUFFERS, matrices
 from zeroplan.costs.deepspeed.muon_update import newton_schulz_temporary
@@ -58,7 +58,7 @@ def sent(job: Job) -> list[int]:
     return result
 
 
-@cached(strategy_key)
+@cached(order_free_key)
 def kept(job: Job) -> GatherBuffers:
     """The buffers that are there between steps, which the third step leaves as it found them."""
     buffers = GatherBuffers(AllocationTracker(), job.strategy.communication)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.allocations import Allocation, AllocationTracker, Variables
-from zeroplan.costs.cache import cached, strategy_key
+from zeroplan.costs.cache import cached, order_free_key
 from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.muon_gather import GatherBuffers, shards
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
     """Elements of the rank that has most of them."""
 
 
-@cached(strategy_key)
+@cached(order_free_key)
 def batches(job: Job) -> list[Batch]:
     """Stages 1 and 2: up to 64 MiB of matrices at once, or a single larger one."""
     sizes, limit, result = tensor_sizes(job), LARGEST // (2 * DTYPE_BYTES[job.strategy.master]), []
@@ -95,7 +95,7 @@ def dtype_of_gathers(job: Job) -> str:
     return job.strategy.accumulation if job.strategy.stage == 3 else job.strategy.master
 
 
-@cached(strategy_key)
+@cached(order_free_key)
 def kept(job: Job) -> GatherBuffers:
     """The buffers that are there between steps; at stages 1 and 2 the first gathers gradients alone."""
     buffers = GatherBuffers(AllocationTracker(), dtype_of_gathers(job))

@@ -14,10 +14,10 @@ from zeroplan.costs.allocations import (
     AllocationTracker,
     PassProfile,
 )
-from zeroplan.costs.cache import cached, strategy_key
+from zeroplan.costs.cache import cached, order_free_key
 from zeroplan.costs.deepspeed import optimizer_states
 from zeroplan.costs.deepspeed.events import GatheredTimeline
-from zeroplan.costs.deepspeed.fetch import first_step_micro_steps, micro_steps
+from zeroplan.costs.deepspeed.fetch import beside_order, by_order, first_step_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes
 from zeroplan.costs.deepspeed.muon import GATHER_BUFFERS, matrices
 from zeroplan.costs.deepspeed.nvme_swap import on_gpu
@@ -127,7 +127,7 @@ AWAY_IN_THE_STEP = (PERSISTENT, GATHER_BUFFERS)
 """Residents that are not there while the optimizer runs."""
 
 
-@cached(strategy_key, PHASES_KEPT)
+@cached(beside_order, PHASES_KEPT, order=by_order)
 def phase_memory(job: Job) -> PhaseMemory:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
     largest = micro_steps(job).largest
@@ -140,6 +140,12 @@ def phase_memory(job: Job) -> PhaseMemory:
         (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job),
         forward_pass=_forward_pass(job, *forwards), backward_pass=PassProfile(backward),
     )  # fmt: skip
+
+
+def gathered(job: Job) -> int:
+    """Bytes of parameters at most, with secondary partitions, in forward or in backward."""
+    passes = (each for step in micro_steps(job).largest for each in (step.forward, step.backward))
+    return job.strategy.element_bytes * max(max(each.most) for each in passes)
 
 
 def _forward_pass(job: Job, *forwards: GatheredTimeline) -> PassProfile:
@@ -251,7 +257,7 @@ def _gathered(job: Job, elements: int, secondary: int) -> tuple[Line, ...]:
     return tracker.lines()
 
 
-@cached(strategy_key)
+@cached(order_free_key)
 def step(job: Job) -> tuple[Line, ...]:
     """Muon's updates, norms tensor by tensor, then one sub-group after the other: flattened, converted, updated."""
     strategy, tracker = job.strategy, AllocationTracker()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 
-from zeroplan.costs.cache import cached, gradients, order_free_key, strategy_key
+from zeroplan.costs.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed import quantized_collectives
 from zeroplan.costs.deepspeed.events import Gather
-from zeroplan.costs.deepspeed.fetch import by_replay, micro_steps
+from zeroplan.costs.deepspeed.fetch import beside_order, by_order, by_replay, micro_steps
 from zeroplan.costs.deepspeed.layout import (
     Group,
     bucket_dtypes,
     communication_dtypes,
     flat_groups,
+    layout_key,
     tensor_sizes,
     trainable_sizes,
 )
@@ -35,7 +36,7 @@ from zeroplan.specs.strategy import Strategy
 MICRO_STEP, STEP = "micro_step", "step"
 
 
-@cached(strategy_key)
+@cached(beside_order, order=by_order)
 def traffic(job: Job) -> tuple[Transfer, ...]:
     """Buckets are all-reduced at stages 1 and 2, so their volume is 3Ψ on a ring where the paper says 2Ψ.
 
@@ -133,7 +134,14 @@ def _of_muon(job: Job) -> list[Transfer]:
     return _moved(job, STEP, "all_gather", job.strategy.communication, muon_gather.sent(job))
 
 
-@cached(order_free_key, order=gradients)
+def _reduced_key(strategy: Strategy) -> Hashable:
+    return (
+        strategy.stage == 2 or strategy.overlaps, layout_key(strategy), strategy.reduce_bucket_size,
+        strategy.autocast_dtype, strategy.communication,
+    )  # fmt: skip
+
+
+@cached(_reduced_key, order=gradients)
 def reduced(job: Job) -> list[tuple[str, Bucket]]:
     """Buckets of gradients at stages 1 and 2, those of one dtype after those of another."""
     sent, sizes, limit = communication_dtypes(job), tensor_sizes(job), job.strategy.reduce_bucket_size

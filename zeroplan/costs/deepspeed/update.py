@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zeroplan.costs.cache import cached, strategy_key
+from zeroplan.costs.cache import cached, order_free_key
 from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.nvme_swap import on_gpu
@@ -42,7 +42,7 @@ def updated_by_cpus(job: Job) -> int:
     return max(0, share)
 
 
-@cached(strategy_key)
+@cached(order_free_key)
 def newton_schulz(job: Job) -> MatrixProducts:
     """Products of the rank that has most."""
     from zeroplan.costs.deepspeed.muon_update import COMPUTED
