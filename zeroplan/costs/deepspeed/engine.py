@@ -88,14 +88,14 @@ class DeepSpeed:
         return offload_copies.copies(job)
 
     def in_phases(self, job: Job, transfers: Sequence[Transfer]) -> Iterator[PhaseTransfer]:
-        from zeroplan.costs.deepspeed import phases
+        from zeroplan.costs.deepspeed.phases import in_phases
 
-        return phases.in_phases(job, transfers)
+        return in_phases(job, transfers)
 
     def issue_order(self, job: Job, *, first: bool = False) -> IssueOrder:
-        from zeroplan.costs.deepspeed import issue_order
+        from zeroplan.costs.deepspeed.issue_order import issue_orders
 
-        return issue_order.issue_orders(job)[0 if first else -1]
+        return issue_orders(job)[0 if first else -1]
 
     def exposed_share(self, job: Job, software: Software) -> SourcedValue | None:
         if not (job.strategy.overlaps and job.strategy.stage):
@@ -106,43 +106,43 @@ class DeepSpeed:
         return job.strategy.stage == 3
 
     def update(self, job: Job) -> OptimizerUpdate:
-        from zeroplan.costs.deepspeed import update
+        from zeroplan.costs.deepspeed.update import update
 
-        return update.update(job)
+        return update(job)
 
     def choices(self, job: Job, fixed: Values) -> Iterator[Choice]:
-        from zeroplan.costs.deepspeed import search_space
+        from zeroplan.costs.deepspeed.search_space import choices
 
-        return search_space.choices(job, fixed)
+        return choices(job, fixed)
 
     def numbers(self, job: Job, choice: Choice, fixed: Values) -> Numbers:
-        from zeroplan.costs.deepspeed import search_space
+        from zeroplan.costs.deepspeed.search_space import numbers
 
-        return search_space.numbers(job, choice, fixed)
+        return numbers(job, choice, fixed)
 
     def lean(self, choice: Choice, numbers: Numbers) -> Iterator[Values]:
-        from zeroplan.costs.deepspeed import search_space
+        from zeroplan.costs.deepspeed.search_space import lean
 
-        return search_space.lean(choice, numbers)
+        return lean(choice, numbers)
 
     def fast(self, job: Job, numbers: Numbers, has_room: Callable[[Values], bool]) -> Iterator[Values]:
-        from zeroplan.costs.deepspeed import search_space
+        from zeroplan.costs.deepspeed.search_space import fast
 
-        return search_space.fast(job, numbers, has_room)
+        return fast(job, numbers, has_room)
 
     def starts(self, choice: Choice, numbers: Numbers) -> Iterator[Start]:
-        from zeroplan.costs.deepspeed import search_space
+        from zeroplan.costs.deepspeed.search_space import starts
 
-        return search_space.starts(choice, numbers)
+        return starts(choice, numbers)
 
     @property
     def gains_by_room(self) -> tuple[str, ...]:
-        from zeroplan.costs.deepspeed import search_space
+        from zeroplan.costs.deepspeed.search_space import GAINS_BY_ROOM
 
-        return search_space.GAINS_BY_ROOM
+        return GAINS_BY_ROOM
 
     @property
     def makes_room(self) -> tuple[str, ...]:
-        from zeroplan.costs.deepspeed import search_space
+        from zeroplan.costs.deepspeed.search_space import MAKES_ROOM
 
-        return search_space.MAKES_ROOM
+        return MAKES_ROOM
