@@ -23,7 +23,7 @@ LONGEST = 40
 """Characters of a quantity that are looked at; no real one is longer."""
 
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?|\.[0-9]+)"
-_QUANTITY = re.compile(_NUMBER + r" ?([A-Za-zµ]*(?:/s)?)")
+_QUANTITY = _NUMBER + r" ?([A-Za-zµ]*(?:/s)?)"
 
 
 def read_count(text: str, what: str = "--params", example: str = "7B, 350M or 6.74e9") -> int:
@@ -52,7 +52,7 @@ def read_integer(text: str, what: str, example: str) -> int:
 
 def read_bytes(text: str, what: str = "--gpu-mem", example: str = "80GB or 79.2GiB") -> int:
     """A size such as '80GB', '79.2 GiB' or '81559MiB' in bytes. A bare number is refused here."""
-    match = _QUANTITY.fullmatch(text[:LONGEST])
+    match = re.fullmatch(_QUANTITY, text[:LONGEST])
     unit = match[2] if match else ""
     factor = _byte_factor(unit)
     number = _exact(match[1]) if match else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,8 @@ from rich.text import Text
 from zeroplan.errors import printable
 
 NARROWEST = 60
+MOST_DIGITS = 4
+"""Most digits of a width in columns."""
 PIPED = 100
 """Columns when nobody watches: wide enough that no number is wrapped."""
 
@@ -51,7 +52,7 @@ def console(*, errors: bool = False) -> Console:
     rich honours NO_COLOR, and pipes get no colour.
     """
     stated = os.environ.get("COLUMNS", "")
-    width = int(stated) if re.fullmatch("[0-9]{1,4}", stated) else 0
+    width = int(stated) if stated.isascii() and stated.isdecimal() and len(stated) <= MOST_DIGITS else 0
     if not width:
         width = shutil.get_terminal_size((PIPED, 25)).columns if sys.stdout.isatty() else PIPED
     return Piped(width=max(width, NARROWEST), highlight=False, emoji=False, markup=False, stderr=errors)

@@ -81,6 +81,8 @@ def recomputing(kind: str) -> Recomputing:
 
     deepspeed.checkpointing.checkpoint is reentrant, and keeps what torch's does unless a config tells it more.
     """
+    if kind == "none":
+        return PLAIN
     if kind == DEEPSPEED:
         return Recomputing(1, reentrant=True)
     if kind == PRODUCTS:
