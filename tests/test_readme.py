@@ -14,9 +14,8 @@ import typer.main
 from tests.conftest import REFERENCES
 from tests.jobs import job
 from tests.readme_blocks import FILES, README, ROOT, blocks, command, outputs, session
-from zeroplan.cli.aliases import ALIASES, NAMES, SWITCHES
+from zeroplan.cli.aliases import ALIASES, NAMES, PLACES, SWITCHES
 from zeroplan.cli.app import COMMANDS, app
-from zeroplan.cli.launchers import PLACES
 from zeroplan.costs.ledger import ledger
 from zeroplan.ledger import total
 from zeroplan.report.brief import marks

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True, eq=False)
 class Category:
     """What elements or bytes are that a replay of DeepSpeed's events or the model's own operators counted.
 
@@ -13,12 +10,11 @@ class Category:
     themselves are not what is counted. Each is itself alone, whatever another is called.
     """
 
-    name: str
-    """As lines name it."""
-    source: str
-    """A source of the bibliography, and the place in it."""
-    meaning: str
-    note: str = ""
+    __slots__ = ("meaning", "name", "note", "source")
+
+    def __init__(self, name: str, source: str, meaning: str, note: str = "") -> None:
+        """`name`: as lines have it. `source`: one of the bibliography, and the place in it."""
+        self.name, self.source, self.meaning, self.note = name, source, meaning, note
 
     def __call__(self, *, w: int = 1, **counted: int) -> int:
         """Bytes: the count, times the bytes of one (`w`)."""
@@ -28,3 +24,5 @@ class Category:
 
 class ActivationCategory(Category):
     """What the model's own operators keep or make."""
+
+    __slots__ = ()

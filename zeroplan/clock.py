@@ -1,7 +1,5 @@
 """The clock: seconds of an optimizer step, each term with the formula, the values and the rates that gave it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ the values it was given, so whoever asks why can read equation, symbols and sour
 were counted and no equation gives them, a category says in its place what they are.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping

@@ -3,8 +3,6 @@
 The first is counted. The others have no formula: factors read in published rows, each with a range and its evidence.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from zeroplan.costs.outside import outside

@@ -1,7 +1,5 @@
 """One strategy on one cluster in plain numbers."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from zeroplan.clock import Speed

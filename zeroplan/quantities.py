@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from zeroplan.clock import HFU, MFU, MFU_CAUSAL, Speed, weakest
-from zeroplan.costs.timing.rates import is_timed, multiplied_in
+from zeroplan.costs.timing import is_timed
+from zeroplan.costs.timing.rates import multiplied_in
 from zeroplan.costs.timing.speed import active_parameters, speed
 from zeroplan.fit import DOES_NOT_FIT, FITS, TIGHT, fit, most_outside, reserved_percent
 from zeroplan.formulas.outside import at_most

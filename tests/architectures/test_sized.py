@@ -9,7 +9,7 @@ import pytest
 
 from tests.architectures import draws
 from zeroplan.architectures import identical_layers
-from zeroplan.architectures.batch_scaled import MANY, batch_scaled, is_even
+from zeroplan.architectures.batch_scaled import MANY, batch_scaled
 from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
@@ -64,7 +64,7 @@ def test_as_a_run_of_that_batch(family: str):
         if model is None:
             continue
         root = model.profile.root  # type: ignore[attr-defined]
-        assert is_even(wanted)
+        assert wanted.is_even
         try:
             direct = run_trace(root, run_of(wanted, root))
         except NotImplementedError:

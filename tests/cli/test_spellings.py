@@ -9,8 +9,7 @@ import pytest
 
 from zeroplan.catalog import hardware
 from zeroplan.catalog.models import model
-from zeroplan.cli.aliases import ALIASES, NAMES, SWITCHES
-from zeroplan.cli.launchers import PLACES
+from zeroplan.cli.aliases import ALIASES, NAMES, PLACES, SWITCHES
 from zeroplan.cli.not_options import not_planned
 from zeroplan.errors import ZeroplanError
 from zeroplan.request.options import Options

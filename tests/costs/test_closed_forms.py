@@ -8,8 +8,9 @@ from tests.jobs import job
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.autograd.equation import terms
-from zeroplan.costs.closed_forms import closed_forms, compared, counted, of_a_layer, peaks
+from zeroplan.costs.closed_forms import compared, counted, peaks
 from zeroplan.costs.ledger import ledger
+from zeroplan.costs.paper import closed_forms, of_a_layer
 from zeroplan.costs.passes import alone
 
 MODELS = ("gpt2", "llama-3.2-1b", "qwen3-30b-a3b", "opt-1.3b", "gemma-2-2b", "deepseek-v3", "falcon-7b", "phi-3-mini")

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from zeroplan.architectures.forward_run import BOOL, LONG, MULTIPROCESSORS, ForwardRun
 from zeroplan.arithmetic import round_up
 from zeroplan.autograd.attention import fused_attention, plain_attention
 from zeroplan.autograd.autocast import autocast, cast_all_for_product
-from zeroplan.autograd.checkpoint import checkpoint_part
 from zeroplan.autograd.elementwise import add, apply_dropout, constant_pad, mul, mul_scalar, neg, tanh, to
-from zeroplan.autograd.flash import FlashPackage, flash_attention
 from zeroplan.autograd.products import batched_matmul
 from zeroplan.autograd.reductions import cat, softmax
 from zeroplan.autograd.strides import contiguous_strides
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import contiguous, expand, narrow, reshape, transpose, unsqueeze, view
+
+if TYPE_CHECKING:
+    from zeroplan.autograd.flash import FlashPackage
 
 HALF, FLOAT = 2, 4
 ROW = 16
@@ -137,6 +139,8 @@ def attention_interface(
         with autocast(run, autocast_bytes):
             return attend(q, k, v, mask)
 
+    from zeroplan.autograd.checkpoint import checkpoint_part
+
     autocast_bytes = run.autocast
     out: Attended = checkpoint_part(run, part, q, k, v, mask, positions)
     return out
@@ -162,6 +166,8 @@ def _attention_forward(
     causal: bool, positioned: bool,
 ) -> Attended:  # fmt: skip
     if run.flash:
+        from zeroplan.autograd.flash import FlashPackage
+
         how = FlashPackage(run.flash, MULTIPROCESSORS, dropout, softcap, local, causal)
         return flash_attention_forward(run, q, k, v, how, positions=positioned), None
     times = q.shape[1] // k.shape[1]
@@ -197,6 +203,8 @@ def _flash_attention_forward(
         q, k, v = to(q, run.autocast), to(k, run.autocast), to(v, run.autocast)
     if positions and run.batch == 1:
         is_packed_sequence(run)
+    from zeroplan.autograd.flash import flash_attention
+
     return flash_attention(q, k, v, how if how.version == 2 else how._replace(dropout=0.0))
 
 

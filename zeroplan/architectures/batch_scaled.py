@@ -13,16 +13,9 @@ from typing import NamedTuple
 
 from zeroplan.architectures.trace import Trace, kept_by_layer
 from zeroplan.autograd.log import EVENT, FREED, KEPT, MADE, Log
-from zeroplan.specs.model import MIN_IDENTICAL_BATCH, TimelineRequest
 
 MANY = 1 << 60
 """More sequences than bytes that do not depend on them."""
-
-
-def is_even(request: TimelineRequest) -> bool:
-    """Whether bytes grow in proportion: flash-attention's and Liger's kernels cut their work by its size."""
-    plain = request.kernels == "transformers" and not request.flash
-    return plain and not request.recomputing.inputs.empties and request.batch >= MIN_IDENTICAL_BATCH
 
 
 class LogColumns(NamedTuple):

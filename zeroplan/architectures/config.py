@@ -20,7 +20,7 @@ MAX_LAYERS = 10_000
 LARGEST_WIDTH = 1_000_000_000
 
 
-@dataclass(kw_only=True, eq=False, repr=False)  # configs are not compared or shown, and either costs a start
+@dataclass(kw_only=True, init=False, eq=False, repr=False)  # none is made, compared or shown, and each costs a start
 class Config:
     """What every family has. Widths and counts are positive integers."""
 

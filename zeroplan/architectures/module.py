@@ -14,7 +14,6 @@ from weakref import ref
 
 from zeroplan.autograd.activations import activation
 from zeroplan.autograd.autocast import with_autocast
-from zeroplan.autograd.checkpoint import checkpoint
 from zeroplan.autograd.elementwise import apply_dropout
 from zeroplan.autograd.graph import requires_grad
 from zeroplan.autograd.products import embedding, linear, matmul
@@ -200,6 +199,8 @@ class GradientCheckpointingLayer(Module):
         """Forward through torch.utils.checkpoint, in the one way or the other."""
         forward = partial(with_autocast, run, run.autocast, self.forward, run)
         if not run.recomputing.reentrant:
+            from zeroplan.autograd.checkpoint import checkpoint
+
             return checkpoint(run, forward, x, *rest, keeps_products=run.recomputing.keeps_products)
         from zeroplan.autograd.reentrant import checkpoint_reentrant
 

@@ -6,24 +6,25 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from fractions import Fraction
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from zeroplan.architectures.allocated import allocated_at
-from zeroplan.architectures.batch_scaled import MANY, BatchScaledTrace, batch_scaled, is_even
+from zeroplan.architectures.allocated import allocated_at, places
 from zeroplan.architectures.execution import EVERY_LAYER, attention_orders, execution
 from zeroplan.architectures.gradient_flow import layers_that_train
 from zeroplan.architectures.identical_layers import ran_as, representatives
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.places import places
 from zeroplan.architectures.structure import Structure
 from zeroplan.architectures.timeline import ExpandedTrace, timeline
 from zeroplan.architectures.trace import Trace, run_of, run_trace
 from zeroplan.autograd.log import BACKWARD, FORWARD, RECOMPUTING
-from zeroplan.specs.account import AllocatedActivations, BackwardShare, Flops, RecomputedShare, SavedActivations
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
-from zeroplan.specs.execution import Execution, Timeline
+from zeroplan.specs.execution import AllocatedActivations, Execution, Timeline
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules, TimelineRequest
+
+if TYPE_CHECKING:
+    from zeroplan.architectures.batch_scaled import BatchScaledTrace
+    from zeroplan.specs.account import BackwardShare, Flops, RecomputedShare, SavedActivations
 
 KEPT_TIMELINES, KEPT_TRACES, KEPT_RUNS = 64, 64, 32
 
@@ -45,6 +46,7 @@ class TracedProfile:
         self.ran = lru_cache(maxsize=KEPT_TRACES)(self._ran)
         self.with_many = lru_cache(maxsize=KEPT_RUNS)(self._with_many)
         self.bytes_alone = lru_cache(maxsize=KEPT_TIMELINES)(self._alone)
+        self.moments = lru_cache(maxsize=KEPT_TIMELINES)(self._allocated)
         self.by_itself = lru_cache(maxsize=1)(self._by_itself)
         self.recomputed = lru_cache(maxsize=KEPT_TIMELINES)(self._recomputed_share)
         self.structure = lru_cache(maxsize=KEPT_TRACES)(self._structure)
@@ -91,6 +93,11 @@ class TracedProfile:
         self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
         named: bool = False,
     ) -> AllocatedActivations:  # fmt: skip
+        return self.moments(request, leaves, backward, at, size, named)
+
+    def _allocated(
+        self, request: TimelineRequest, leaves: LeafModules, backward: bool, at: int, size: int, named: bool
+    ) -> AllocatedActivations:
         expanded = self.named(request, leaves) if named else self.by_itself(request, leaves)
         levels = (expanded.backward if backward else expanded.forward).level(at)
         size = next((level for level in levels if level == size), size)  # with its names
@@ -120,12 +127,16 @@ class TracedProfile:
         for (phase, layer, triangle), count in counts.items():
             pairs = Fraction(request.seq + 1, 2 * request.seq) if causal and triangle else 1
             sums[phase] += times[layer] * int(count * pairs)
+        from zeroplan.specs.account import Flops
+
         return Flops(sums[FORWARD], sums[BACKWARD], sums[RECOMPUTING])
 
     def recomputed_share(self, request: TimelineRequest) -> RecomputedShare | None:
         return self.recomputed(request)
 
     def _recomputed_share(self, request: TimelineRequest) -> RecomputedShare | None:
+        from zeroplan.specs.account import RecomputedShare
+
         if not request.recomputing.every:
             return RecomputedShare(0.0, 0.0)
         try:
@@ -161,6 +172,8 @@ class TracedProfile:
                 inside[phase] += times[layer] * count
                 if phase == FORWARD and counted.get((BACKWARD, layer, causal)):
                     entered += times[layer] * count
+        from zeroplan.specs.account import BackwardShare
+
         return BackwardShare(
             inside[BACKWARD] / inside[FORWARD], outside[BACKWARD] / outside[FORWARD] if outside[FORWARD] else 0.0,
             entered / inside[FORWARD],
@@ -228,11 +241,15 @@ class TracedProfile:
         return self.ran(request._replace(recomputing=recomputing))
 
     def _ran(self, request: TimelineRequest) -> Trace:
-        if is_even(request):
+        if request.is_even:
+            from zeroplan.architectures.batch_scaled import MANY
+
             return self.with_many(request._replace(batch=MANY)).at(request.batch)
         return self._run(request)
 
     def _with_many(self, request: TimelineRequest) -> BatchScaledTrace:
+        from zeroplan.architectures.batch_scaled import batch_scaled
+
         return batch_scaled(self._run(request))
 
     def _run(self, request: TimelineRequest) -> Trace:

@@ -31,7 +31,7 @@ SLIDING = "sliding_attention"
 READS_HEAD_DIM = frozenset({"dynamic", "yarn", "longrope"})
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@dataclass(kw_only=True, init=False, eq=False, repr=False)
 class RotaryConfig(Config):
     """A config with rotary positions; `rope_scaling` is the former name of `rope_parameters` and wins."""
 

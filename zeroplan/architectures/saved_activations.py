@@ -7,9 +7,9 @@ what the operators do.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.forward_run import ForwardRun
@@ -19,7 +19,7 @@ from zeroplan.architectures.module import Dropout, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
 from zeroplan.architectures.trace import checkpoint_layers, run_forward, run_of
 from zeroplan.autograd.equation import named, terms
-from zeroplan.autograd.log import StorageRecord, storages_alive
+from zeroplan.autograd.log import FREED, KEPT, MADE
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.specs.account import SavedActivations, SavedByLayer, SavedByOperator
 from zeroplan.specs.model import TimelineRequest
@@ -34,6 +34,30 @@ LETTERS = {
 COUNTS = frozenset({"n", "ν", "b", "s", "w", "E", "κ"})
 """Letters that are no width of anything."""
 ATTENTION, SCORES, MLP, NORMS, DROPOUT, CHECKPOINTS = "attention", "scores", "mlp", "norms", "dropout", "checkpoints"
+
+
+class StorageRecord(NamedTuple):
+    """A storage: what it is, and of the operator that keeps it, if any, the module and the place in the sequence."""
+
+    number: int
+    bytes: int
+    layer: int
+    kept_by: str = ""
+    kept_in: int = 0
+    kept_at: int = 0
+
+
+def storages_alive(log: Sequence[tuple[Any, ...]]) -> list[StorageRecord]:
+    """What is alive at the end of the log."""
+    result: dict[int, StorageRecord] = {}
+    for what, key, *of in log:
+        if what == MADE:
+            result[key] = StorageRecord(key, of[0], of[2])
+        elif what == KEPT and not result[key].kept_by:
+            result[key] = result[key]._replace(kept_by=of[0], kept_in=of[1], kept_at=of[2])
+        elif what == FREED:
+            del result[key]
+    return list(result.values())
 
 
 def with_names(config: Config, build: Callable[[Config], Module]) -> tuple[Module, dict[str, int]]:

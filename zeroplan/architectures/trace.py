@@ -4,8 +4,6 @@ A representative layer runs for all that are identical; what lies between two of
 depend on how many layers there are, only what the others before it keep.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Autograd runs operators in the reverse order of forward, so backward enters modules in reverse.
 """
 
-from __future__ import annotations
-
 from itertools import count
 from typing import NamedTuple
 

@@ -13,12 +13,11 @@ from typing import NamedTuple
 from zeroplan.arithmetic import round_up
 from zeroplan.autograd.elementwise import constant_pad
 from zeroplan.autograd.graph import operator, result, save_for_backward
-from zeroplan.autograd.log import KEPT
+from zeroplan.autograd.log import KEPT, WORKSPACE
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Needs, Tensor, empty, empty_like
 
 FLOAT, INT, LONG = 4, 4, 8
-WORKSPACE = "FlashAttnWorkspace"
 HEAD_ROW = 8
 """Elements: a head's width is a multiple of this."""
 WIDEST_HEAD = 256

@@ -1,7 +1,5 @@
 """The log of a run: when storages are allocated, saved for backward and freed, and so what is allocated at a moment."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,6 +8,8 @@ FORWARD, BACKWARD, RECOMPUTING = "forward", "backward", "recomputing"
 MADE, KEPT, FREED, EVENT = range(4)
 """A storage's number, bytes, phase and layer; its number, the operator that keeps it, the module that this runs in and
 its place in the sequence; its number; bytes given away at the end of an interval, and the layer it lies in."""
+WORKSPACE = "FlashAttnWorkspace"
+"""The operator by which what the flash-attention package's kernels make for themselves is logged as kept."""
 Log = list[tuple[Any, ...]]
 
 
@@ -48,27 +48,3 @@ def allocated(log: Sequence[tuple[Any, ...]], interval: int, size: int | None = 
     for number, (size_of, phase, layer) in storages.items():
         given[AllocationSource(keeper.get(number, ""), phase, layer)] += size_of
     return given
-
-
-class StorageRecord(NamedTuple):
-    """A storage: what it is, and of the operator that keeps it, if any, the module and the place in the sequence."""
-
-    number: int
-    bytes: int
-    layer: int
-    kept_by: str = ""
-    kept_in: int = 0
-    kept_at: int = 0
-
-
-def storages_alive(log: Sequence[tuple[Any, ...]]) -> list[StorageRecord]:
-    """What is alive at the end of the log."""
-    result: dict[int, StorageRecord] = {}
-    for what, key, *of in log:
-        if what == MADE:
-            result[key] = StorageRecord(key, of[0], of[2])
-        elif what == KEPT and not result[key].kept_by:
-            result[key] = result[key]._replace(kept_by=of[0], kept_in=of[1], kept_at=of[2])
-        elif what == FREED:
-            del result[key]
-    return list(result.values())

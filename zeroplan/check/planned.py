@@ -38,7 +38,7 @@ class Planned:
     @property
     def is_timed(self) -> bool:
         """Whether seconds are those of a card that was named, not of one that stands for its class."""
-        from zeroplan.costs.timing.rates import is_timed
+        from zeroplan.costs.timing import is_timed
 
         return self.job is not None and is_timed(self.job)
 

@@ -4,13 +4,10 @@ Of transformers' TrainingArguments, accelerate launch, the launchers of DeepSpee
 Lightning and LLaMA-Factory; with _ for - too. What means two things is not here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from zeroplan.cli.launchers import PLACES, Place, placed
-from zeroplan.errors import ContradictionError, QuantityError, printable
+from zeroplan.errors import ContradictionError, QuantityError, printable, shown
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "--params": ("model-size", "num-params", "n-params", "num-parameters", "parameters"),
@@ -62,6 +59,16 @@ SWITCHES: dict[str, Switch] = {
     "cpu-offload": Switch("--offload-optimizer", "cpu", "none"),
     "cpu-offload-params": Switch("--offload-param", "cpu", "none"),
 }  # fmt: skip
+Place = Literal["nodes", "of a node", "of one node", "of all"]
+PLACES: dict[str, Place] = {
+    **dict.fromkeys(("num-nodes", "nnodes", "num-machines", "n-nodes", "nodes"), "nodes"),
+    **dict.fromkeys(("num-gpus",), "of one node"),
+    **dict.fromkeys(("nproc-per-node", "gpus-per-node", "num-gpus-per-node", "n-gpus-per-node"), "of a node"),
+    **dict.fromkeys(("world-size", "num-processes", "n-gpus", "ngpus"), "of all"),
+}  # fmt: skip
+"""How many GPUs, as launchers count them: deepspeed's --num_gpus of a node, --num_nodes; torchrun's --nproc-per-node,
+--nnodes; accelerate launch's --num_processes of all nodes, --num_machines. `of one node`: all of them, unless nodes are
+counted too."""
 TRUE, FALSE = ("true", "yes"), ("false", "no")
 
 
@@ -163,6 +170,47 @@ def _with_places(written: list[str], typed: list[Typed], places: dict[Place, Typ
         return written
     typed.append(Typed("--gpus", " ".join(str(said) for said in places.values()), gpus))
     return [*written, "--gpus", gpus]
+
+
+def placed(counts: Mapping[Place, tuple[str, str]], gpus: str | None) -> str | None:
+    """What --gpus says of these counts, each with its name as typed; None where the typed --gpus says it all.
+
+    Raises `ContradictionError` for counts that do not make a cluster, and `QuantityError`.
+    """
+    nodes, each, every = counts.get("nodes"), counts.get("of a node") or counts.get("of one node"), counts.get("of all")
+    if len(counts) == 1 and nodes is None and "of a node" not in counts:
+        (_name, value), = counts.values()  # fmt: skip
+        return value
+    number = {place: _count(name, value) for place, (name, value) in counts.items()}
+    if nodes and each is None and every is None:
+        return _nodes_alone(nodes, number["nodes"], gpus)
+    total, width = number.get("of all"), number.get("of a node") or number.get("of one node")
+    count = number.get("nodes") or (total // width if total and width else 1)
+    width = width or (total or 0) // count
+    if total is not None and count * width != total:
+        said = " and ".join(f"{name} {value}" for name, value in counts.values())
+        raise ContradictionError(f"{said}: found no even number of GPUs a node; write --gpus NODESxGPUS, as in 4x8")
+    return f"{count}x{width}"
+
+
+def _nodes_alone(nodes: tuple[str, str], count: int, gpus: str | None) -> str | None:
+    name, value = nodes
+    if gpus is None:
+        raise ContradictionError(f"{name}: found {value} and no GPUs of a node; write --gpus {count}x8")
+    if count == 1 or gpus.startswith(f"{count}x"):
+        return None
+    if gpus.isdigit() and int(gpus) % count == 0:
+        raise ContradictionError(
+            f"{name} {value} beside --gpus {gpus}, which counts all; write --gpus {count}x{int(gpus) // count}, "
+            f"or --gpus {count}x{gpus}"
+        )
+    raise ContradictionError(f"{name} {value} beside --gpus {gpus}: --gpus counts nodes too; write --gpus {count}x8")
+
+
+def _count(name: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and len(value) <= 7 and int(value)):
+        raise QuantityError(f"{name}: found {shown(value)}, expected a whole number from 1; write --gpus 4x8")
+    return int(value)
 
 
 def _check_once(typed: list[Typed]) -> None:

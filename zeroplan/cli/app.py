@@ -29,6 +29,7 @@ def app(name: str = "") -> typer.Typer:
         cls=Commands,
         help="Plan a DeepSpeed training run before it starts: what fits, how long a step takes, which ds_config.json.",
         no_args_is_help=False,
+        add_completion=name not in COMMANDS,  # its options stand before a command
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": HELP_NAMES},
     )

@@ -13,7 +13,7 @@ from zeroplan.costs.activations import activations
 from zeroplan.costs.closed_forms import counted
 from zeroplan.costs.ledger import ACCOUNTINGS, ledger
 from zeroplan.costs.outside import outside
-from zeroplan.costs.timing.rates import is_timed
+from zeroplan.costs.timing import is_timed
 from zeroplan.costs.timing.step import step_time
 from zeroplan.deepspeed.key_cost import costs
 from zeroplan.deepspeed.keys import KEYS, key

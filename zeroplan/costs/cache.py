@@ -22,6 +22,8 @@ def strategy_key(strategy: Strategy) -> Hashable:
     Under hpZ it does: micro-steps differ, so a step's calls are counted over all of them.
     """
     most = strategy.grad_accum if strategy.hpz_partition_size > 1 else 3
+    if strategy.micro_batch == 1 and strategy.grad_accum <= most:
+        return strategy
     return strategy._replace(micro_batch=1, grad_accum=min(strategy.grad_accum, most))
 
 
@@ -29,11 +31,13 @@ def _recomputes(strategy: Strategy) -> Hashable:
     return strategy.recomputing.every > 0
 
 
+NOTHING_OFFLOADED = ActivationCheckpointing()
+
+
 def order_free_key(strategy: Strategy) -> Hashable:
     """Below stage 3 nothing but the order of gradients depends on the model's operators and on what runs again."""
     plain = strategy._replace(
-        checkpointing="none", activation_checkpointing=ActivationCheckpointing(), attention="sdpa",
-        kernels="transformers",
+        checkpointing="none", activation_checkpointing=NOTHING_OFFLOADED, attention="sdpa", kernels="transformers",
     )  # fmt: skip
     return strategy_key(plain)
 

@@ -1,4 +1,4 @@
-"""Activations as two papers count them, beside what the model's own operators keep, and what makes the difference."""
+"""Korthikanti's activations of a layer beside what the model's own operators keep, and what makes the difference."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import NamedTuple
 
 from zeroplan.autograd.equation import terms, value
 from zeroplan.costs.passes import alone, timeline_request
-from zeroplan.formulas import korthikanti, zero_infinity
+from zeroplan.formulas import korthikanti
 from zeroplan.ledger import Line, line
-from zeroplan.specs.account import AllocatedActivations, SavedActivations, SavedByLayer, SavedByOperator
+from zeroplan.specs.account import SavedActivations, SavedByLayer, SavedByOperator
 from zeroplan.specs.checkpointing import PLAIN
+from zeroplan.specs.execution import AllocatedActivations
 from zeroplan.specs.job import Job
 
 CHECKPOINT = "Checkpoint"
 """The operator that keeps a checkpointed part's inputs."""
 CHECKPOINTS = "checkpoints"
 """The part of a checkpointed layer, which is all there is."""
-ONE_BY_ONE = 1
-"""Layers from one checkpoint to the next, as transformers checkpoints."""
 HALF, WIDENING = 2, 4
 """Bytes of an element, and the width of the MLP over h, in both papers."""
 
@@ -50,29 +49,6 @@ class LayerComparison(NamedTuple):
     make: SavedByLayer
     parts: tuple[ComponentComparison, ...]
     """None under checkpointing: there is nothing but a layer's input."""
-
-
-def of_a_layer(job: Job) -> Line:
-    """Korthikanti's row of Table 2 for this job: on one GPU, with its checkpointing."""
-    sizes = {"b": job.strategy.micro_batch, "s": job.workload.seq, "h": job.model.shape.hidden}
-    name, heads = "a layer's activations", job.model.shape.heads
-    if job.strategy.recomputing.every == 1 and not job.strategy.recomputing.keeps_products:
-        return line(name, korthikanti.full_recomputation, **sizes)
-    if job.strategy.recomputing.attention:
-        return line(name, korthikanti.tensor_parallel_selective, **sizes, tp=1)
-    return line(name, korthikanti.no_parallelism, **sizes, a=heads)
-
-
-def closed_forms(job: Job) -> tuple[Line, ...]:
-    """Both papers' forms for this job."""
-    layer, shape = of_a_layer(job), job.model.shape
-    sizes = {"b": job.strategy.micro_batch, "s": job.workload.seq, "h": shape.hidden, "interval": ONE_BY_ONE}
-    return (
-        layer,
-        line("all layers' activations", korthikanti.all_layers, layer_bytes=layer.bytes, layers=shape.layers),
-        line("activation checkpoints", zero_infinity.activation_checkpoints, **sizes, layers=shape.layers),
-        line("activation working memory", zero_infinity.activation_working_memory, **sizes, a=shape.heads),
-    )
 
 
 def counted(job: Job, *, recomputed: bool = False) -> SavedActivations | None:

@@ -4,8 +4,6 @@ An engine is one named version of one program, and each of them is one class. Me
 through this protocol alone; `engines.engine_of` has the one that runs a job.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -156,7 +154,10 @@ class TrainingEngine(Protocol):
     def starts(self, choice: Choice, numbers: Numbers) -> Iterator[Start]:
         """Where refining numbers may begin."""
 
-    gains_by_room: tuple[str, ...]
-    """Numbers of which more may be faster where others make room for them."""
-    makes_room: tuple[str, ...]
-    """Numbers of which less needs less memory."""
+    @property
+    def gains_by_room(self) -> tuple[str, ...]:
+        """Numbers of which more may be faster where others make room for them."""
+
+    @property
+    def makes_room(self) -> tuple[str, ...]:
+        """Numbers of which less needs less memory."""

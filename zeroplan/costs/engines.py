@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from zeroplan.costs.deepspeed.engine import DeepSpeed
-from zeroplan.costs.engine import TrainingEngine
 from zeroplan.specs.job import Job
+
+if TYPE_CHECKING:
+    from zeroplan.costs.engine import TrainingEngine
 
 ENGINES: dict[str, TrainingEngine] = {"deepspeed": DeepSpeed()}
 

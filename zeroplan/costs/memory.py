@@ -1,7 +1,5 @@
 """What a phase holds beside what is resident, and the timeline of a step that both make together with activations."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from zeroplan.costs.activations import ClosedFormActivations

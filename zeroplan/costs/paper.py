@@ -1,12 +1,16 @@
-"""The ZeRO paper's accounting: model states in closed form, and the volume of section 7."""
+"""The ZeRO paper's accounting: model states in closed form, the volume of section 7, and activations as two more papers
+count them.
+"""
 
 from __future__ import annotations
 
-from zeroplan.costs.closed_forms import closed_forms
-from zeroplan.formulas import states, volume
+from zeroplan.formulas import korthikanti, states, volume, zero_infinity
 from zeroplan.ledger import PHASES, Ledger, Line, Moment, Rule, Tier, Transfer, line
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import paper_state_bytes
+
+ONE_BY_ONE = 1
+"""Layers from one checkpoint to the next, as transformers checkpoints."""
 
 
 def model_states(job: Job) -> tuple[Line, Line, Line]:
@@ -45,6 +49,29 @@ def traffic(job: Job) -> tuple[Transfer, ...]:
     return (
         transfer("micro_step", "all_gather", volume.paper_gather, gathered, calls=2),
         transfer("micro_step", "reduce_scatter", volume.paper_reduce, reduced),
+    )
+
+
+def of_a_layer(job: Job) -> Line:
+    """Korthikanti's row of Table 2 for this job: on one GPU, with its checkpointing."""
+    sizes = {"b": job.strategy.micro_batch, "s": job.workload.seq, "h": job.model.shape.hidden}
+    name, heads = "a layer's activations", job.model.shape.heads
+    if job.strategy.recomputing.every == 1 and not job.strategy.recomputing.keeps_products:
+        return line(name, korthikanti.full_recomputation, **sizes)
+    if job.strategy.recomputing.attention:
+        return line(name, korthikanti.tensor_parallel_selective, **sizes, tp=1)
+    return line(name, korthikanti.no_parallelism, **sizes, a=heads)
+
+
+def closed_forms(job: Job) -> tuple[Line, ...]:
+    """Both papers' forms for this job."""
+    layer, shape = of_a_layer(job), job.model.shape
+    sizes = {"b": job.strategy.micro_batch, "s": job.workload.seq, "h": shape.hidden, "interval": ONE_BY_ONE}
+    return (
+        layer,
+        line("all layers' activations", korthikanti.all_layers, layer_bytes=layer.bytes, layers=shape.layers),
+        line("activation checkpoints", zero_infinity.activation_checkpoints, **sizes, layers=shape.layers),
+        line("activation working memory", zero_infinity.activation_working_memory, **sizes, a=shape.heads),
     )
 
 

@@ -8,13 +8,15 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from zeroplan.autograd.equation import equation, letters_of, terms
-from zeroplan.costs.closed_forms import LayerComparison, closed_forms, compared, counted, peaks
+from zeroplan.costs.closed_forms import LayerComparison, compared, counted, peaks
+from zeroplan.costs.paper import closed_forms
 from zeroplan.ledger import Line, provenance
 from zeroplan.report.console import heading, table
 from zeroplan.report.letters import valued
 from zeroplan.report.subject import title, trust
 from zeroplan.sources import SOURCES
-from zeroplan.specs.account import AllocatedActivations, SavedActivations, SavedByOperator
+from zeroplan.specs.account import SavedActivations, SavedByOperator
+from zeroplan.specs.execution import AllocatedActivations
 from zeroplan.specs.job import Job
 from zeroplan.symbols import BY_LETTER, SYMBOLS
 from zeroplan.units import gib

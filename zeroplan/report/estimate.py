@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from zeroplan.categories import Category
-from zeroplan.clock import Speed
 from zeroplan.costs.passes import timeline_of
 from zeroplan.fit import FITS, TIGHT, Fit, need
 from zeroplan.ledger import Ledger, Line, is_activation, total
-from zeroplan.levels import RESERVED, USED, USED_ON_OTHERS, shown_by
-from zeroplan.report import speed as step
 from zeroplan.report.console import assumptions, console, heading, table
 from zeroplan.report.subject import gpus, on_host, title, trust
 from zeroplan.sources import DEEPSPEED
 from zeroplan.specs.cluster import NVIDIA
 from zeroplan.specs.job import Job
 from zeroplan.units import between, gb, gib
+
+if TYPE_CHECKING:
+    from zeroplan.clock import Speed
 
 PAIR, SIDE_BY_SIDE = 2, 80
 """Stages in one table at a narrow terminal, and columns from which all four fit."""
@@ -75,8 +75,12 @@ def summary(estimates: list[CountedStrategy]) -> Text:
     clauses += [f"{_name(e)} {e.fit.shortage}" for e in estimates if not e.fit.possible]
     clauses += on_host(estimates[-1].job, *(e.fit for e in estimates))
     runs = estimates[0].speed if len(estimates) == 1 and estimates[0].fit.possible else None
-    took = f" {step.summary(runs)}" if runs else ""
-    return Text(f"{what}{'; '.join(clauses)}.{took}", style=f"bold {_colour(estimates)}")
+    said = f"{what}{'; '.join(clauses)}."
+    if runs:
+        from zeroplan.report import speed as step
+
+        said = f"{said} {step.summary(runs)}"
+    return Text(said, style=f"bold {_colour(estimates)}")
 
 
 def held_summary(estimates: list[CountedStrategy]) -> Text:
@@ -112,19 +116,21 @@ def _tight(verdict: Fit) -> str:
 
 def _step(estimates: list[CountedStrategy], *, everything: bool) -> list[RenderableType]:
     """The time of a step, where a card is named."""
+    from zeroplan.report import speed as step
+
     if len(estimates) == 1:
         speed = estimates[0].speed
         return step.alone(estimates[0].job, speed, everything=everything) if speed else []
     known = [entry.speed for entry in estimates if entry.fit.possible and entry.speed]
     if not known:
         return []
-    tables = _abreast(_step_table, estimates)
+
+    def side_by_side(some: list[CountedStrategy]) -> Table:
+        speeds = [entry.speed if entry.fit.possible else None for entry in some]
+        return step.side_by_side([_name(entry) for entry in some], speeds)
+
+    tables = _abreast(side_by_side, estimates)
     return ["", heading("How long an optimizer step takes"), *tables, step.trust(estimates[0].job, known[0])]
-
-
-def _step_table(estimates: list[CountedStrategy]) -> Table:
-    speeds = [entry.speed if entry.fit.possible else None for entry in estimates]
-    return step.side_by_side([_name(entry) for entry in estimates], speeds)
 
 
 def _name(estimate: CountedStrategy) -> str:
@@ -178,6 +184,8 @@ def _need_table(estimates: list[CountedStrategy]) -> Table:
 
 def _add_levels(grid: Table, estimates: list[CountedStrategy]) -> None:
     """What other instruments would show, from the least to the most that published runs did."""
+    from zeroplan.levels import RESERVED, USED, USED_ON_OTHERS, shown_by
+
     levels = [shown_by(e.job, e.real) for e in estimates]
     if not all(levels):
         return

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zeroplan.autograd.equation import equation
-from zeroplan.costs.closed_forms import LayerComparison, closed_forms, compared, counted, peaks
+from zeroplan.costs.closed_forms import LayerComparison, compared, counted, peaks
+from zeroplan.costs.paper import closed_forms
 from zeroplan.costs.timing.step import step_time
 from zeroplan.deepspeed.key_cost import KeyCostRow
 from zeroplan.deepspeed.keys.key import Key
@@ -16,7 +17,8 @@ from zeroplan.report import json_objects
 from zeroplan.report.activations import symbols_of
 from zeroplan.report.explain import Lines, distinct
 from zeroplan.schema import explain as schema
-from zeroplan.specs.account import AllocatedActivations, SavedByOperator
+from zeroplan.specs.account import SavedByOperator
+from zeroplan.specs.execution import AllocatedActivations
 from zeroplan.specs.job import Job
 from zeroplan.sums import Sum
 from zeroplan.symbols import SYMBOLS

@@ -4,12 +4,16 @@ what of each card is kept free, `--headroom`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from zeroplan.errors import ContradictionError, QuantityError, printable, shown
 from zeroplan.request.options import Options
 from zeroplan.request.values import HEADROOM, CardMemory, Written, flag, is_bare, no_gpus
 from zeroplan.specs.cluster import Cluster
-from zeroplan.specs.headroom import Headroom
 from zeroplan.units import gib, rate
+
+if TYPE_CHECKING:
+    from zeroplan.specs.headroom import Headroom
 
 USUAL_NODE = 8
 LARGEST_CLUSTER = 1_000_000

@@ -24,7 +24,6 @@ from zeroplan.request.strategy import (
 )
 from zeroplan.request.values import parameters
 from zeroplan.specs.cluster import Cluster
-from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import EngineVersion, Job
 from zeroplan.specs.model import Model, Unplanned
 from zeroplan.specs.scope import Scope, scope
@@ -32,6 +31,7 @@ from zeroplan.specs.strategy import STAGES, Strategy, Workload
 
 if TYPE_CHECKING:
     from zeroplan.check.config_file import ConfigFile
+    from zeroplan.specs.headroom import Headroom
 
 DEFAULT_SEQ = 2048
 """Tokens, of a model with at least as many positions."""

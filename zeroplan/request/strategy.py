@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.architectures.registry import LIGER_FAMILIES
-from zeroplan.autograd.flash import HEAD_ROW, WIDEST_HEAD
 from zeroplan.errors import ContradictionError
 from zeroplan.request.options import Options
 from zeroplan.sources import TRANSFORMERS
@@ -244,6 +243,8 @@ def _check_flash(fixed: Mapping[str, Any], model: Model, card: Gpu | None) -> No
             f"--attention: found {attention} on {card.title} of compute capability {capability.value:.1f}, expected a "
             f"card of {generations}; {instead}"
         )
+    from zeroplan.autograd.flash import HEAD_ROW, WIDEST_HEAD
+
     width, value = model.shape.head_width, model.shape.value_width
     if width > WIDEST_HEAD or (attention == "flash_attention_3" and width % HEAD_ROW) or value > width:
         limit = f"a multiple of {HEAD_ROW} " if attention == "flash_attention_3" else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroplan.check.config_file import ConfigFile, read_config_file
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing.rates import is_timed
+from zeroplan.costs.timing import is_timed
 from zeroplan.costs.timing.speed import speed
 from zeroplan.deepspeed.difference import Difference, changed, differences
 from zeroplan.deepspeed.effect import Comparison, ConfigChange, Counted, changes

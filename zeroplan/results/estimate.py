@@ -6,16 +6,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from zeroplan.costs.ledger import ACCOUNTINGS, ledger
-from zeroplan.costs.timing.rates import is_timed
+from zeroplan.costs.timing import is_timed
 from zeroplan.errors import ContradictionError, QuantityError, shown
 from zeroplan.fit import Fit, fit
 from zeroplan.ledger import Detail, Ledger
-from zeroplan.outcome import Outcome, outcome
 from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET, TABLES
 from zeroplan.request.options import Options
 from zeroplan.request.request import read_request
 from zeroplan.results.result import Result, best
-from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.specs.scope import Scope
 
@@ -23,10 +21,12 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from zeroplan.clock import Speed
+    from zeroplan.outcome import Outcome
     from zeroplan.report import estimate as report
     from zeroplan.report.rendered import Screen
     from zeroplan.schema.estimate import EstimateDocument
     from zeroplan.schema.step_time import TimelineMoment
+    from zeroplan.specs.headroom import Headroom
 
 
 class Estimate(Result):
@@ -49,6 +49,8 @@ class Estimate(Result):
     @cached_property
     def stages(self) -> dict[int, Outcome]:
         """The numbers of each ZeRO stage that was asked for."""
+        from zeroplan.outcome import outcome
+
         parts = zip(self._jobs, self._ledgers, self._fits, self._speeds, strict=True)
         return {job.strategy.stage: outcome(job, counted, verdict, timed) for job, counted, verdict, timed in parts}
 
@@ -66,7 +68,8 @@ class Estimate(Result):
 
     def count(self) -> None:
         """All numbers now, and not when they are asked for."""
-        assert self.stages
+        assert self._fits
+        assert self._speeds
 
     def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import console

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing.rates import is_timed
+from zeroplan.costs.timing import is_timed
 from zeroplan.costs.timing.speed import speed
 from zeroplan.errors import ContradictionError, QuantityError
 from zeroplan.fit import DOES_NOT_FIT, fit

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zeroplan.catalog.hardware import larger
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing.rates import is_timed
+from zeroplan.costs.timing import is_timed
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Detail
 from zeroplan.plan import Plan, Rejected, label, plan, sequences_per_gpu, with_code, with_flash

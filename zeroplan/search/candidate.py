@@ -10,7 +10,7 @@ from typing import NamedTuple
 from zeroplan.clock import Speed, StepTime
 from zeroplan.costs.engines import engine_of
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing.rates import is_timed
+from zeroplan.costs.timing import is_timed
 from zeroplan.costs.timing.step import step_time
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import Fit, fit

@@ -1,17 +1,6 @@
-"""What a model's operators keep, have at work and compute: accounts of one micro-batch."""
-
-from __future__ import annotations
+"""What a model's operators keep and compute: accounts of one micro-batch."""
 
 from typing import NamedTuple
-
-
-class AllocatedActivations(NamedTuple):
-    """One moment of a pass."""
-
-    module: str
-    """The path of the module at work, empty for the model itself."""
-    kinds: dict[str, int]
-    """Bytes alive, by what keeps them."""
 
 
 class SavedByOperator(NamedTuple):

@@ -1,7 +1,5 @@
 """Activation checkpointing by layers, as transformers and torch offer it."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from re import fullmatch
 from typing import NamedTuple

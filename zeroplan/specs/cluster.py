@@ -1,7 +1,5 @@
 """A cluster: GPUs, how they are connected, and what a node holds beside them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 NVIDIA = "NVIDIA"
@@ -91,7 +89,7 @@ class Cluster(NamedTuple):
     nvme_write: SourcedValue | None = None
     name: str = ""
 
-    def linked_as(self, other: Cluster) -> Cluster:
+    def linked_as(self, other: "Cluster") -> "Cluster":
         """With the links, inside nodes and between them, that another cluster has."""
         return self._replace(
             intra_node=other.intra_node, inter_node=other.inter_node, all_reduce=other.all_reduce,

@@ -1,7 +1,5 @@
 """The order in which a step runs a model, and what its operators have alive meanwhile."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -47,6 +45,15 @@ class Execution(NamedTuple):
     """All tensors below each module, where there are leaves: releasing one, DeepSpeed counts them."""
     layers: tuple[LayerPosition, ...] = ()
     """Those that are entered, in order."""
+
+
+class AllocatedActivations(NamedTuple):
+    """One moment of a pass."""
+
+    module: str
+    """The path of the module at work, empty for the model itself."""
+    kinds: dict[str, int]
+    """Bytes alive, by what keeps them."""
 
 
 class Intervals(Protocol):

@@ -1,7 +1,5 @@
 """A job: one model under one strategy on one cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -63,7 +61,7 @@ class Job(NamedTuple):
         execution = self.execution
         return execution.recomputing if self.strategy.recomputing.every else execution.backward
 
-    def at(self, **changes: Any) -> Job:
+    def at(self, **changes: Any) -> "Job":
         """The same job under a changed strategy. A search asks for thousands: fields are put in their places.
 
         Raises `KeyError` for what is no field of a strategy.

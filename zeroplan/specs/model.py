@@ -1,16 +1,16 @@
 """A model: its tensors in registration order, and the shape of a layer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from zeroplan.errors import ContradictionError
-from zeroplan.specs.account import AllocatedActivations, BackwardShare, Flops, RecomputedShare, SavedActivations
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
-from zeroplan.specs.execution import Execution, Timeline
+from zeroplan.specs.execution import AllocatedActivations, Execution, Timeline
+
+if TYPE_CHECKING:
+    from zeroplan.specs.account import BackwardShare, Flops, RecomputedShare, SavedActivations
 
 
 class Unplanned(NamedTuple):
@@ -70,6 +70,14 @@ class TimelineRequest(NamedTuple):
     @property
     def eager(self) -> bool:
         return self.attention == "eager"
+
+    @property
+    def is_even(self) -> bool:
+        """Whether bytes grow in proportion to the batch: flash-attention's and Liger's kernels cut their work by its
+        size.
+        """
+        plain = self.kernels == "transformers" and not self.flash
+        return plain and not self.recomputing.inputs.empties and self.batch >= MIN_IDENTICAL_BATCH
 
     @property
     def flash(self) -> bool:
@@ -137,19 +145,19 @@ class ModelProfile(Protocol):
     def peak(self, request: TimelineRequest, *, backward: bool) -> AllocatedActivations | None:
         """The largest moment of a pass, its bytes with the polynomials that they are the values of."""
 
-    def flops(self, request: TimelineRequest, *, causal: bool = False) -> Flops | None:
+    def flops(self, request: TimelineRequest, *, causal: bool = False) -> "Flops | None":
         """As torch's FlopCounterMode counts, all pairs of tokens; `causal`: fused kernels leave out those ahead."""
 
-    def recomputed_share(self, request: TimelineRequest) -> RecomputedShare | None:
+    def recomputed_share(self, request: TimelineRequest) -> "RecomputedShare | None":
         """What of forward checkpointed layers run again in backward."""
 
-    def backward_share(self, request: TimelineRequest) -> BackwardShare | None:
+    def backward_share(self, request: TimelineRequest) -> "BackwardShare | None":
         """What of backward runs, where some parameters do not train."""
 
     def offloaded_inputs(self, request: TimelineRequest) -> tuple[int, ...]:
         """Bytes of each layer's input, where deepspeed.checkpointing empties them."""
 
-    def saved(self, request: TimelineRequest) -> SavedActivations | None:
+    def saved(self, request: TimelineRequest) -> "SavedActivations | None":
         """What forward keeps for backward, operator by operator; None as for the timeline."""
 
 

@@ -1,7 +1,5 @@
 """Optimizers: bytes of state per parameter, the name DeepSpeed knows, and what it demands."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -1,7 +1,5 @@
 """The code that runs a step, as far as its speed depends on more than the operators it must run."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from zeroplan.specs.cluster import SourcedValue

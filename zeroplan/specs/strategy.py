@@ -3,8 +3,6 @@
 ZenFlow: the columns of each matrix whose gradients are largest are updated at once, the rest later on the host.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import NamedTuple
 

@@ -7,7 +7,7 @@
   stages_1_2_backward, stage_3). coordinator, with gathered_storages and events: what
   stage 3 gathers; fetch: its replays, and with which thresholds they hold.
 - host, nvme_swap: memory of the host, swap buffers and files. offload_copies: what crosses PCIe and goes to disk.
-- traffic: collectives, and the phases they run in; issue_order: in which order; quantized_collectives: ZeRO++'s.
+- traffic: collectives; phases: in which phases they run; issue_order: in which order; quantized_collectives: ZeRO++'s.
 - muon, muon_update, muon_gather, muon_offload; zenflow, zenflow_backward: the two optimizers with steps of their own.
 - update: what a step updates, for its time. search_space: what a search may choose.
 """
@@ -15,30 +15,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zeroplan.costs.deepspeed import (
     fetch,
     host,
     initialize,
-    issue_order,
     muon,
     nvme_swap,
     offload_copies,
     optimizer_states,
-    search_space,
     stage_0,
     stage_3,
     stages_1_2,
     traffic,
-    update,
 )
-from zeroplan.costs.engine import Choice, IssueOrder, Numbers, OptimizerUpdate, PhaseTransfer, Start, Values
 from zeroplan.costs.memory import PhaseMemory
 from zeroplan.ledger import Copied, Line, Tier, Transfer
-from zeroplan.specs.cluster import SourcedValue
 from zeroplan.specs.job import Job
-from zeroplan.specs.software import Software
+
+if TYPE_CHECKING:
+    from zeroplan.costs.engine import Choice, IssueOrder, Numbers, OptimizerUpdate, PhaseTransfer, Start, Values
+    from zeroplan.specs.cluster import SourcedValue
+    from zeroplan.specs.software import Software
 
 STAGES: dict[int, Any] = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}
 INITIALIZE = {
@@ -48,10 +47,10 @@ INITIALIZE = {
 
 
 class DeepSpeed:
-    """`zeroplan.costs.engine.TrainingEngine` as DeepSpeed 0.19.8 is."""
+    """`zeroplan.costs.engine.TrainingEngine` as DeepSpeed 0.19.8 is.
 
-    gains_by_room: tuple[str, ...] = search_space.GAINS_BY_ROOM
-    makes_room: tuple[str, ...] = search_space.MAKES_ROOM
+    What only a clock or a search asks is imported when they ask: an estimate without a card starts sooner.
+    """
 
     def check(self, job: Job) -> None:
         optimizer_states.check_adagrad(job)
@@ -89,10 +88,14 @@ class DeepSpeed:
         return offload_copies.copies(job)
 
     def in_phases(self, job: Job, transfers: Sequence[Transfer]) -> Iterator[PhaseTransfer]:
-        return traffic.in_phases(job, transfers)
+        from zeroplan.costs.deepspeed.phases import in_phases
+
+        return in_phases(job, transfers)
 
     def issue_order(self, job: Job, *, first: bool = False) -> IssueOrder:
-        return issue_order.issue_orders(job)[0 if first else -1]
+        from zeroplan.costs.deepspeed.issue_order import issue_orders
+
+        return issue_orders(job)[0 if first else -1]
 
     def exposed_share(self, job: Job, software: Software) -> SourcedValue | None:
         if not (job.strategy.overlaps and job.strategy.stage):
@@ -103,19 +106,43 @@ class DeepSpeed:
         return job.strategy.stage == 3
 
     def update(self, job: Job) -> OptimizerUpdate:
-        return update.update(job)
+        from zeroplan.costs.deepspeed.update import update
+
+        return update(job)
 
     def choices(self, job: Job, fixed: Values) -> Iterator[Choice]:
-        return search_space.choices(job, fixed)
+        from zeroplan.costs.deepspeed.search_space import choices
+
+        return choices(job, fixed)
 
     def numbers(self, job: Job, choice: Choice, fixed: Values) -> Numbers:
-        return search_space.numbers(job, choice, fixed)
+        from zeroplan.costs.deepspeed.search_space import numbers
+
+        return numbers(job, choice, fixed)
 
     def lean(self, choice: Choice, numbers: Numbers) -> Iterator[Values]:
-        return search_space.lean(choice, numbers)
+        from zeroplan.costs.deepspeed.search_space import lean
+
+        return lean(choice, numbers)
 
     def fast(self, job: Job, numbers: Numbers, has_room: Callable[[Values], bool]) -> Iterator[Values]:
-        return search_space.fast(job, numbers, has_room)
+        from zeroplan.costs.deepspeed.search_space import fast
+
+        return fast(job, numbers, has_room)
 
     def starts(self, choice: Choice, numbers: Numbers) -> Iterator[Start]:
-        return search_space.starts(choice, numbers)
+        from zeroplan.costs.deepspeed.search_space import starts
+
+        return starts(choice, numbers)
+
+    @property
+    def gains_by_room(self) -> tuple[str, ...]:
+        from zeroplan.costs.deepspeed.search_space import GAINS_BY_ROOM
+
+        return GAINS_BY_ROOM
+
+    @property
+    def makes_room(self) -> tuple[str, ...]:
+        from zeroplan.costs.deepspeed.search_space import MAKES_ROOM
+
+        return MAKES_ROOM

@@ -1,7 +1,5 @@
 """What the replay of stage 3's coordinator reports of a micro-step, in order. Sizes are elements."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -25,21 +23,21 @@ class Gather(NamedTuple):
 class GatheredTimeline(NamedTuple):
     """Elements gathered over a pass: columns, with a row for each hook that changes them, and for the first."""
 
-    at: array[int]
+    at: "array[int]"
     """The hook's number in its pass."""
-    ready: array[int]
+    ready: "array[int]"
     """Gathered when gradients are ready of the module that ran before: its operators are done, it is not released."""
-    most: array[int]
+    most: "array[int]"
     """Most elements since the row before, with secondary partitions (hpZ)."""
-    elements: array[int]
+    elements: "array[int]"
     """Gathered right after the hook."""
-    secondary: array[int]
+    secondary: "array[int]"
     """In secondary partitions right after it."""
-    less: array[int]
+    less: "array[int]"
     """By how many `most` may be fewer, where DeepSpeed waits for gathers in another order."""
 
     @classmethod
-    def of(cls, rows: Sequence[int]) -> GatheredTimeline:
+    def of(cls, rows: Sequence[int]) -> "GatheredTimeline":
         """Columns of numbers that stand row after row."""
         return cls._make(array("q", rows[column :: len(cls._fields)]) for column in range(len(cls._fields)))
 
@@ -53,7 +51,7 @@ class GatheredTimeline(NamedTuple):
         """The row in which most is there."""
         return self.most.index(max(self.most))
 
-    def is_within(self, other: GatheredTimeline, more: int) -> bool:
+    def is_within(self, other: "GatheredTimeline", more: int) -> bool:
         """Whether at no moment there are over `more` elements more than in the other, of a pass over the same hooks."""
         places = sorted({*self.at, *other.at})
         for mine, others in zip(self._at_each(places), other._at_each(places), strict=True):

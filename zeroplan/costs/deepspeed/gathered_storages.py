@@ -6,8 +6,6 @@ stage3_max_live_parameters, stage3_max_reuse_distance) the coordinator only asks
 replay holds for all that lie between the same two counts. Sizes are elements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import permutations
 from math import inf
@@ -36,7 +34,7 @@ NOTHING = GatherWait(0, 0)
 class GatheredStorages:
     """Gathered tensors and their storage; the state that lasts across micro-steps."""
 
-    def __init__(self, sizes: Sequence[int], settings: Settings) -> None:
+    def __init__(self, sizes: Sequence[int], settings: "Settings") -> None:
         self.sizes, self.settings = sizes, settings
         self.persistent, self.ranks = settings.persistent, settings.ranks
         self.padded = [round_up(size, settings.ranks) for size in sizes]

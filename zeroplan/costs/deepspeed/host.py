@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from zeroplan.costs.cache import cached, order_free_key
-from zeroplan.costs.deepspeed import initialize, zenflow
+from zeroplan.costs.deepspeed import initialize
 from zeroplan.costs.deepspeed.initialize import flattened_on_host
 from zeroplan.costs.deepspeed.layout import (
     PartitionSlice,
@@ -134,6 +134,8 @@ def stages_1_2(job: Job) -> Iterator[HostAllocation]:
     shares = [layout.partition for layout in flat_groups(job)]
     dtype, master, states = strategy.dtype, strategy.master, host_state_dtype(job)
     if strategy.overlaps_update:
+        from zeroplan.costs.deepspeed import zenflow
+
         yield from zenflow.shared(job)
     else:
         yield HostAllocation("master weights", master, _bytes(shares, master), pin)
@@ -148,7 +150,10 @@ def stages_1_2(job: Job) -> Iterator[HostAllocation]:
     if master == "float32":  # whole tensors; 16-bit masters' own gradients take their pieces
         own = list(map(tensor_sizes(job).__getitem__, accumulated(job)))
         yield HostAllocation("accumulated gradients", dtype, _bytes(own, dtype), pin)
-    yield HostAllocation("chosen moments", dtype, _bytes(zenflow.on_host(job), dtype), pin)
+    if strategy.selective:
+        from zeroplan.costs.deepspeed import zenflow
+
+        yield HostAllocation("chosen moments", dtype, _bytes(zenflow.on_host(job), dtype), pin)
     yield HostAllocation("norm", "float32", (4,))
 
 

@@ -12,9 +12,9 @@ place, then the whole model goes to the GPU, if it is not there yet.
 from __future__ import annotations
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.allocations import AllocationTracker
+from zeroplan.costs.allocations import Allocation, AllocationTracker
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, flat_groups, tensor_sizes
-from zeroplan.costs.deepspeed.muon_update import last_update, update_whole
+from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.nvme_swap import on_gpu
 from zeroplan.costs.deepspeed.optimizer_states import (
     built_states,
@@ -25,9 +25,8 @@ from zeroplan.costs.deepspeed.optimizer_states import (
     temporaries,
 )
 from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_elements, trainable_shard_elements
-from zeroplan.costs.deepspeed.zenflow import transposes
 from zeroplan.costs.outside import outside
-from zeroplan.formulas import hosted, transient, transient_stage_3, zenflow
+from zeroplan.formulas import hosted, transient, transient_stage_3
 from zeroplan.ledger import DTYPE_BYTES, Line, line, total
 from zeroplan.specs.job import Job
 
@@ -101,16 +100,26 @@ def init_stage_0(job: Job) -> tuple[Line, ...]:
             tracker.allocate(transient.master_weights, "float32", psi)
             tracker.allocate(transient.gradients, strategy.dtype, psi)
         tracker.allocate(transient.fp32_gradients, "float32", psi)
-        update_whole(job, tracker, makes_states=True)
+        last = update_matrices(job, tracker, makes_states=True)
         for tensors in group_tensors(job):
             elements = sum(tensors)
             tracker.allocate(transient.first_states, "float32", state_bytes(job) * elements // 4)
             tracker.allocate(transient.first_states, "float32", counts_on_gpu(job) * len(tensors))
             copies = (transient.optimizer_temporaries, "float32", temporaries(job, tensors))
-            tracker.transient_peak(*last_update(job), copies)
+            tracker.transient_peak(*last, copies)
     elif strategy.optimizer == "adagrad":  # its states are made as it is built
         tracker.allocate(transient.first_states, "float32", psi)
     return (*tracker.peak_lines(), *model_buffers(job))
+
+
+def update_matrices(job: Job, tracker: AllocationTracker, *, makes_states: bool) -> list[Allocation]:
+    """Muon's update of whole matrices, and what of it is there until the step ends."""
+    if not matrices(job):
+        return []
+    from zeroplan.costs.deepspeed.muon_update import last_update, update_whole
+
+    update_whole(job, tracker, makes_states=makes_states)
+    return last_update(job)
 
 
 def flattens(job: Job) -> bool:
@@ -152,8 +161,11 @@ def _flatten(job: Job, tracker: AllocationTracker, order: tuple[int, ...], flat:
         tracker.free(transient.model_as_built, dtype, elements)
         tracker.allocate(transient.flat_parameters, dtype, flat)
         return
-    transposed = sum(sizes[index] for index in order if transposes(job, index)) if job.strategy.selective else 0
-    concurrent = (zenflow.transposed_matrices, dtype, transposed), (transient.zeros_to_flatten, dtype, flat - elements)
+    concurrent: list[Allocation] = [(transient.zeros_to_flatten, dtype, flat - elements)]
+    if job.strategy.selective:
+        from zeroplan.costs.deepspeed.zenflow import transposed
+
+        concurrent.insert(0, transposed(job, order))
     with tracker.transient(*concurrent):
         tracker.allocate(transient.flat_parameters, dtype, flat)
     tracker.free(transient.model_as_built, dtype, elements)

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from zeroplan.arithmetic import round_up
-from zeroplan.costs.cache import cached, no_key
+from zeroplan.costs.cache import cached, no_key, order_free_key
 from zeroplan.costs.deepspeed.muon import halves, matrices
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -174,6 +174,16 @@ def own_pieces(job: Job) -> dict[int, PartitionSlice]:
         for owner, elements in pieces
         if owner == rank
     }
+
+
+@cached(order_free_key)
+def own_matrices(job: Job) -> dict[int, tuple[int, ...]]:
+    """Those of them that Muon updates, by their group and in its order."""
+    result: dict[int, tuple[int, ...]] = {}
+    for index, piece in own_pieces(job).items():
+        if index in matrices(job):
+            result[piece.group] = (*result.get(piece.group, ()), index)
+    return result
 
 
 @cached(lambda strategy: (layout_key(strategy), strategy.keeps_fp32_partition))

@@ -13,6 +13,8 @@ from zeroplan.costs.cache import cached
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 
+GATHER_BUFFERS = "gather buffers"
+"""The line of buffers that its gathers keep: residents that come and go in the step."""
 LEFT_TO_ADAM = ("embed", "lm_head")
 """Parts of names, in small letters, that leave a matrix to Adam."""
 
@@ -36,6 +38,12 @@ def halves(job: Job, members: Sequence[int]) -> list[list[int]]:
     if not job.strategy.builds_partitioned:
         own.sort(key=lambda index: job.model.tensors[index].shape, reverse=True)
     return [half for half in (own, [index for index in members if index not in muons]) if half]
+
+
+def gradient_dtype(job: Job) -> str:
+    """What Muon reads: contiguous gradients come in the weights' dtype, also where they accumulated in fp32."""
+    strategy = job.strategy
+    return strategy.accumulation if strategy.stage == 1 and not strategy.contiguous else strategy.dtype
 
 
 def adam_elements(job: Job) -> int:

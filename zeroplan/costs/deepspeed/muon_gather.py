@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from zeroplan.costs.allocations import Allocation, AllocationTracker, Variables
 from zeroplan.costs.cache import cached, order_free_key
 from zeroplan.costs.deepspeed.layout import rank_of, tensor_sizes
-from zeroplan.costs.deepspeed.muon import matrices
+from zeroplan.costs.deepspeed.muon import GATHER_BUFFERS, matrices
 from zeroplan.costs.deepspeed.muon_update import newton_schulz_temporary
 from zeroplan.costs.deepspeed.partitions import shard_sizes, sub_group_members
 from zeroplan.formulas import muon, transient_stage_3
@@ -120,8 +120,6 @@ def _update(job: Job, tracker: AllocationTracker, chunk: Sequence[int]) -> None:
     variables.leave()
 
 
-GATHER_BUFFERS = "gather buffers"
-"""Their line: residents that come and go in the step."""
 MOST_KEPT = 256 * 1024**2
 """Bytes (_muon_allgather_max_cached_bytes)."""
 NONE: Mapping[Hashable, int] = {}

@@ -15,9 +15,8 @@ from math import prod
 from typing import NamedTuple
 
 from zeroplan.costs.allocations import Allocation, AllocationTracker, Variables
-from zeroplan.costs.cache import cached, order_free_key
-from zeroplan.costs.deepspeed.layout import Group, flat_groups, fp32_groups, own_pieces, rank_of, tensor_sizes
-from zeroplan.costs.deepspeed.muon import matrices
+from zeroplan.costs.deepspeed.layout import Group, flat_groups, own_matrices, rank_of, tensor_sizes
+from zeroplan.costs.deepspeed.muon import gradient_dtype
 from zeroplan.formulas import muon, transient
 from zeroplan.ledger import DTYPE_BYTES
 from zeroplan.specs.job import Job
@@ -89,35 +88,10 @@ def _returned(n: int, dtype: str, method: str) -> int:
     return max(0 if dtype == COMPUTED[method] else (2 + w) * n, 2 * w * n)
 
 
-def gradient_dtype(job: Job) -> str:
-    """What Muon reads: contiguous gradients come in the weights' dtype, also where they accumulated in fp32."""
-    strategy = job.strategy
-    return strategy.accumulation if strategy.stage == 1 and not strategy.contiguous else strategy.dtype
-
-
-@cached(order_free_key)
-def own_matrices(job: Job) -> dict[int, tuple[int, ...]]:
-    """Tensors that touch this rank's partition in each group that Muon updates, in the group's order."""
-    result: dict[int, tuple[int, ...]] = {}
-    for index, piece in own_pieces(job).items():
-        if index in matrices(job):
-            result[piece.group] = (*result.get(piece.group, ()), index)
-    return result
-
-
 def own_elements(job: Job) -> int:
     """O: elements of those tensors, which are whole on each rank that they touch."""
     sizes = tensor_sizes(job)
     return sum(sizes[index] for members in own_matrices(job).values() for index in members)
-
-
-def users_of_the_buffer(job: Job) -> set[int]:
-    """Groups of which the step reads gradients in the buffer of own gradients: Adam's, unless they lie in fp32.
-
-    Where gradients accumulate apart (stage 1), Muon's stay as well until the step has read the updates.
-    """
-    groups = {piece.group for piece in own_pieces(job).values()} - fp32_groups(job)
-    return groups if job.strategy.stage == 1 and job.strategy.keeps_fp32_partition else groups - set(own_matrices(job))
 
 
 def orthogonalize(job: Job, tracker: AllocationTracker, members: Iterable[int]) -> None:
@@ -127,6 +101,13 @@ def orthogonalize(job: Job, tracker: AllocationTracker, members: Iterable[int]) 
         tensor = job.model.tensors[index]
         tracker.transient_peak(newton_schulz_temporary(job, index, dtype))
         tracker.allocate(muon.updates, dtype, tensor.elements)
+
+
+def free_updates(job: Job, tracker: AllocationTracker, members: Iterable[int]) -> None:
+    """What `orthogonalize` left of them, once the step has read it."""
+    dtype = gradient_dtype(job)
+    for index in members:
+        tracker.free(muon.updates, dtype, job.model.tensors[index].elements)
 
 
 def newton_schulz_temporary(job: Job, index: int, dtype: str) -> Allocation:

@@ -25,10 +25,11 @@ from collections.abc import Iterator
 from itertools import chain
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed import host, muon_offload, zenflow
+from zeroplan.costs.deepspeed import host
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.host import accumulated
 from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, rank_of, tensor_sizes
+from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.nvme_swap import (
     gradient_files,
     on_gpu,
@@ -45,7 +46,6 @@ from zeroplan.costs.deepspeed.partitions import (
 )
 from zeroplan.costs.deepspeed.reduction import to_host
 from zeroplan.costs.deepspeed.traffic import MICRO_STEP, gathers
-from zeroplan.costs.engine import BACKWARD
 from zeroplan.formulas import copied
 from zeroplan.ledger import DTYPE_BYTES, Copied, Rule, line
 from zeroplan.specs.job import Job
@@ -70,6 +70,8 @@ def copies(job: Job) -> tuple[Copied, ...]:
 
 def _as_it_runs(job: Job, entry: Copied) -> Copied:
     """With what runs meanwhile. Buffers of NVMe's swappers are locked, but CUDA does not know of it."""
+    from zeroplan.costs.engine import BACKWARD
+
     strategy, name = job.strategy, entry.line.name
     if NVME in (entry.source, entry.target):
         pipelined = _pipelined(strategy.offload_optimizer, entry)
@@ -139,8 +141,11 @@ def _stages_1_2(job: Job) -> Iterator[Copied]:
     yield from _unscaling(job, len(flat_groups(job)))
     shares = sum(layout.partition for layout in flat_groups(job))
     yield _copied(HOST, GPU, "updated parameters", copied.updated_parameters, strategy.dtype, moved=shares, w=w)
-    for source, target, name, rule, dtype, symbols in zenflow.crossings(job):
-        yield _copied(source, target, name, rule, dtype, **symbols)
+    if strategy.selective:
+        from zeroplan.costs.deepspeed import zenflow
+
+        for source, target, name, rule, dtype, symbols in zenflow.crossings(job):
+            yield _copied(source, target, name, rule, dtype, **symbols)
 
 
 def _stage_3(job: Job) -> Iterator[Copied]:
@@ -179,6 +184,10 @@ def _unscaling(job: Job, updates: int) -> Iterator[Copied]:
 
 def _of_muon(job: Job, momentum: str) -> Iterator[Copied]:
     """Gradients of matrices and their momentum come to the GPU; updates and momentum go back."""
+    if not matrices(job):
+        return
+    from zeroplan.costs.deepspeed import muon_offload
+
     own, master = muon_offload.own_elements(job), job.strategy.master
     names = (("Muon's updates", copied.muon_updates, master), ("Muon's momentum", copied.muon_momentum, momentum))
     for name, rule, dtype in names:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from zeroplan.costs.allocations import END, START, AllocationTracker, PassProfile
 from zeroplan.costs.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed import optimizer_states
-from zeroplan.costs.deepspeed.initialize import flattens, group_tensors
+from zeroplan.costs.deepspeed.initialize import flattens, group_tensors, update_matrices
 from zeroplan.costs.deepspeed.layout import tensor_sizes, trainable_sizes
 from zeroplan.costs.deepspeed.muon import adam_elements
-from zeroplan.costs.deepspeed.muon_update import last_update, update_whole
 from zeroplan.costs.deepspeed.optimizer_states import (
     built_states,
     frozen_parameters,
@@ -24,7 +23,7 @@ from zeroplan.costs.deepspeed.optimizer_states import (
 )
 from zeroplan.costs.deepspeed.reduction import engine_runs
 from zeroplan.costs.memory import PhaseMemory
-from zeroplan.formulas import muon, states, transient
+from zeroplan.formulas import states, transient
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
 
@@ -45,6 +44,8 @@ def _optimizer(job: Job) -> list[Line]:
     if size := state_bytes(job):
         lines.append(line("optimizer states", states.whole_states, state_dtype(job), psi=of_adam, m=size))
     if psi > of_adam:
+        from zeroplan.formulas import muon
+
         lines.append(line("Muon's momentum", muon.whole_momentum, state_dtype(job), psi=psi - of_adam, m=4))
     return lines
 
@@ -104,5 +105,5 @@ def _step_apart(job: Job, tracker: AllocationTracker) -> None:
     converted = job.model.trainable_parameters if job.strategy.element_bytes == 2 else 0
     copies = max((temporaries(job, tensors) for tensors in group_tensors(job)), default=0)
     with tracker.transient((transient.fp32_gradients, "float32", converted)):
-        update_whole(job, tracker, makes_states=False)
-        tracker.transient_peak(*last_update(job), (transient.optimizer_temporaries, "float32", copies))
+        last = update_matrices(job, tracker, makes_states=False)
+        tracker.transient_peak(*last, (transient.optimizer_temporaries, "float32", copies))

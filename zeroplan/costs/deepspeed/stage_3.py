@@ -15,10 +15,11 @@ from zeroplan.costs.allocations import (
     PassProfile,
 )
 from zeroplan.costs.cache import cached, order_free_key
-from zeroplan.costs.deepspeed import muon_gather, muon_offload, optimizer_states
+from zeroplan.costs.deepspeed import optimizer_states
 from zeroplan.costs.deepspeed.events import GatheredTimeline
 from zeroplan.costs.deepspeed.fetch import beside_order, by_order, first_step_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes
+from zeroplan.costs.deepspeed.muon import GATHER_BUFFERS, matrices
 from zeroplan.costs.deepspeed.nvme_swap import on_gpu
 from zeroplan.costs.deepspeed.optimizer_states import (
     FROZEN,
@@ -45,7 +46,7 @@ from zeroplan.costs.deepspeed.partitions import (
 )
 from zeroplan.costs.deepspeed.stage_3_backward import replay_backward
 from zeroplan.costs.memory import PhaseMemory
-from zeroplan.formulas import muon, states, transient, transient_stage_3
+from zeroplan.formulas import states, transient, transient_stage_3
 from zeroplan.ledger import DTYPE_BYTES, Line, line, total
 from zeroplan.specs.job import Job
 
@@ -61,7 +62,7 @@ def resident(job: Job) -> list[Line]:
     if not strategy.offload_optimizer:
         g = DTYPE_BYTES[strategy.accumulation]
         lines.append(line("gradients", states.shard_gradients, strategy.accumulation, shards=shards, g=g))
-    lines += [*_optimizer(job), *muon_gather.lines(_of_muon(job).kept(job))]
+    lines += [*_optimizer(job), *_gather_buffers(job)]
     if strategy.contiguous_gradients:
         for dtype in bucket_dtypes(job):
             size = {"bucket": strategy.reduce_bucket_size, "w": DTYPE_BYTES[dtype]}
@@ -114,13 +115,15 @@ def _optimizer(job: Job) -> list[Line]:
 
 def _momentum(job: Job, elements: int) -> list[Line]:
     """Muon's, in the dtype that gradients travel in."""
+    from zeroplan.formulas import muon
+
     dtype = job.strategy.communication
     return [line("Muon's momentum", muon.shard_momentum, dtype, shards=elements, g=DTYPE_BYTES[dtype])]
 
 
 PHASES_KEPT = 16
 """Of the strategies asked for last: each has a row for every hook and gradient."""
-AWAY_IN_THE_STEP = (PERSISTENT, muon_gather.GATHER_BUFFERS)
+AWAY_IN_THE_STEP = (PERSISTENT, GATHER_BUFFERS)
 """Residents that are not there while the optimizer runs."""
 
 
@@ -174,8 +177,19 @@ def less_in_forward(job: Job) -> int:
     return job.strategy.element_bytes * (most - fewest)
 
 
+def _gather_buffers(job: Job) -> list[Line]:
+    """Muon's, which stay for later steps."""
+    if not matrices(job):
+        return []
+    from zeroplan.costs.deepspeed import muon_gather
+
+    return muon_gather.lines(_of_muon(job).kept(job))
+
+
 def _of_muon(job: Job) -> ModuleType:
     """The replay of Muon's updates."""
+    from zeroplan.costs.deepspeed import muon_gather, muon_offload
+
     return muon_offload if job.strategy.offload_optimizer else muon_gather
 
 
@@ -248,7 +262,8 @@ def step(job: Job) -> tuple[Line, ...]:
     """Muon's updates, norms tensor by tensor, then one sub-group after the other: flattened, converted, updated."""
     strategy, tracker = job.strategy, AllocationTracker()
     kept, master = strategy.accumulation, strategy.master
-    _of_muon(job).apply(job, tracker)
+    if matrices(job):
+        _of_muon(job).apply(job, tracker)
     if not strategy.offload_optimizer:
         shards = shard_sizes(job)
         for members in sub_group_members(job):

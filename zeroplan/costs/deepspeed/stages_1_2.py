@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from zeroplan.costs.allocations import Allocation, PassProfile
 from zeroplan.costs.cache import cached, gradients, order_free_key
-from zeroplan.costs.deepspeed import bf16_optimizer, muon_gather, muon_offload, optimizer_states, zenflow
+from zeroplan.costs.deepspeed import optimizer_states
 from zeroplan.costs.deepspeed.layout import flat_groups
-from zeroplan.costs.deepspeed.muon_update import gradient_dtype, own_elements, users_of_the_buffer
+from zeroplan.costs.deepspeed.muon import GATHER_BUFFERS, gradient_dtype
 from zeroplan.costs.deepspeed.optimizer_states import (
     built_states,
     frozen_parameters,
@@ -21,9 +21,9 @@ from zeroplan.costs.deepspeed.optimizer_states import (
     state_dtype,
     temporaries,
 )
-from zeroplan.costs.deepspeed.stages_1_2_backward import Stages12Backward
+from zeroplan.costs.deepspeed.stages_1_2_backward import Stages12Backward, users_of_the_buffer
 from zeroplan.costs.memory import PhaseMemory
-from zeroplan.formulas import muon, states, transient
+from zeroplan.formulas import states, transient
 from zeroplan.ledger import DTYPE_BYTES, Line, line
 from zeroplan.specs.job import Job
 
@@ -37,8 +37,7 @@ def resident(job: Job) -> list[Line]:
     if strategy.offload_optimizer:
         largest = job.model.largest_trainable.elements
         lines.append(line("offload scratch", states.offload_scratch, strategy.dtype, largest=largest, g=w))
-        lines += muon_gather.lines(muon_offload.kept(job))
-        lines += zenflow.resident(job)
+        lines += _of_optimizers_on_the_host(job)
     else:
         lines += _optimizer(job, flat)
     if strategy.runs_bf16_optimizer:
@@ -47,10 +46,18 @@ def resident(job: Job) -> list[Line]:
     return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms), *optimizer_states.on_gpu(job)]
 
 
+def _of_optimizers_on_the_host(job: Job) -> list[Line]:
+    """What Muon and ZenFlow keep on the GPU though states are the host's."""
+    from zeroplan.costs.deepspeed import muon_gather, muon_offload, zenflow
+
+    return [*muon_gather.lines(muon_offload.kept(job)), *zenflow.resident(job)]
+
+
 @cached(order_free_key, order=gradients)
 def phase_memory(job: Job) -> PhaseMemory:
     """The micro-steps and the step, from the replay: the first, one between, and the last, which the step follows."""
     if job.strategy.runs_bf16_optimizer:
+        from zeroplan.costs.deepspeed import bf16_optimizer
 
         return bf16_optimizer.phase_memory(job)
     if job.strategy.selective:
@@ -66,10 +73,12 @@ def phase_memory(job: Job) -> PhaseMemory:
     backward, together = tracker.peak_lines(), PassProfile(tracker)
     tracker.reset_peak()
     if job.strategy.offload_optimizer:
+        from zeroplan.costs.deepspeed import muon_offload
+
         muon_offload.apply(job, tracker)
     else:
         step(reducing)
-    come_and_go = (muon_gather.GATHER_BUFFERS,)
+    come_and_go = (GATHER_BUFFERS,)
     return PhaseMemory(
         accumulated, accumulated, backward, tracker.peak_lines(), come_and_go,
         backward_pass=together,
@@ -92,6 +101,9 @@ def _momentum(job: Job, flat: int) -> list[Line]:
     """Muon's, partitioned like the master weights in BF16_Optimizer; elsewhere of whole matrices, and twice."""
     if job.strategy.runs_bf16_optimizer:
         return [line("Muon's momentum", states.flat_states, "float32", flat=flat, m=4, n_d=job.ranks)]
+    from zeroplan.costs.deepspeed.muon_update import own_elements
+    from zeroplan.formulas import muon
+
     own, dtype = own_elements(job), gradient_dtype(job)
     symbols = {"own": own, "g": DTYPE_BYTES[dtype]}
     momentum = line("Muon's momentum", muon.momentum, dtype, **symbols)
@@ -162,9 +174,12 @@ def _free_own(reducing: Stages12Backward, number: int) -> None:
         tracker.free(transient.gradient_partition, strategy.accumulation, reducing.groups[number].partition)
         return
     tracker.free(transient.padding, reducing.padding_dtype(number), reducing.padding(number))
-    for index in reducing.muon.get(number, ()):
-        tracker.free(muon.updates, gradient_dtype(reducing.job), reducing.sizes[index])
-        reducing.drop(index)
+    if number in reducing.muon:
+        from zeroplan.costs.deepspeed.muon_update import free_updates
+
+        free_updates(reducing.job, tracker, reducing.muon[number])
+        for index in reducing.muon[number]:
+            reducing.drop(index)
     for index in [index for index in reducing.stored if reducing.own[index].group == number]:
         reducing.stored.discard(index)
         tracker.free(transient.own_gradients, strategy.dtype, reducing.sizes[index])

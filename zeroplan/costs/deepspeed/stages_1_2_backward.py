@@ -14,10 +14,10 @@ from zeroplan.costs.deepspeed.layout import (
     communication_dtypes,
     flat_groups,
     fp32_groups,
+    own_matrices,
     own_pieces,
     tensor_sizes,
 )
-from zeroplan.costs.deepspeed.muon_update import orthogonalize, own_matrices, users_of_the_buffer
 from zeroplan.costs.deepspeed.reduction import reduction
 from zeroplan.formulas import transient
 from zeroplan.specs.job import Job
@@ -27,6 +27,15 @@ from zeroplan.specs.strategy import Strategy
 def gradient_dtype(strategy: Strategy) -> str:
     """Stage 1 turns each gradient into the accumulation dtype as it is born; stage 2 only what it keeps."""
     return strategy.accumulation if strategy.stage == 1 else strategy.dtype
+
+
+def users_of_the_buffer(job: Job) -> set[int]:
+    """Groups of which the step reads gradients in the buffer of own gradients: Adam's, unless they lie in fp32.
+
+    Where gradients accumulate apart (stage 1), Muon's stay as well until the step has read the updates.
+    """
+    groups = {piece.group for piece in own_pieces(job).values()} - fp32_groups(job)
+    return groups if job.strategy.stage == 1 and job.strategy.keeps_fp32_partition else groups - set(own_matrices(job))
 
 
 def buffer_elements(job: Job) -> int:
@@ -260,7 +269,10 @@ class Stages12Backward:
             if group in self.fp32:
                 self._partition_of(group)
                 continue
-            orthogonalize(self.job, self.tracker, self.muon.get(group, ()))
+            if group in self.muon:
+                from zeroplan.costs.deepspeed.muon_update import orthogonalize
+
+                orthogonalize(self.job, self.tracker, self.muon[group])
             self.tracker.allocate(transient.padding, self.padding_dtype(group), self.padding(group))
             for index in self.stored.intersection(self.muon.get(group, ())):
                 self.stored.discard(index)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from zeroplan.costs.cache import cached, gradients, order_free_key
-from zeroplan.costs.deepspeed import muon_gather, muon_offload, quantized_collectives, zenflow
-from zeroplan.costs.deepspeed.events import Gather, MicroStep
-from zeroplan.costs.deepspeed.fetch import beside_order, by_order, by_replay, distinct, micro_steps
+from zeroplan.costs.deepspeed import quantized_collectives
+from zeroplan.costs.deepspeed.events import Gather
+from zeroplan.costs.deepspeed.fetch import beside_order, by_order, by_replay, micro_steps
 from zeroplan.costs.deepspeed.layout import (
     Group,
     bucket_dtypes,
@@ -17,6 +17,7 @@ from zeroplan.costs.deepspeed.layout import (
     tensor_sizes,
     trainable_sizes,
 )
+from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
 from zeroplan.costs.deepspeed.reduction import (
@@ -27,7 +28,6 @@ from zeroplan.costs.deepspeed.reduction import (
     reduction,
     reductions,
 )
-from zeroplan.costs.engine import BACKWARD, EVERY, FIRST, FORWARD, LAST, LATER, UPDATE, PhaseTransfer
 from zeroplan.formulas import volume
 from zeroplan.ledger import DTYPE_BYTES, Rule, Transfer
 from zeroplan.specs.job import Job
@@ -93,9 +93,8 @@ def _stages_1_2(job: Job) -> list[Transfer]:
     in_bf16 = strategy.dtype == "bfloat16" and strategy.check_grad_overflow and not strategy.overlaps_update
     checks = strategy.precision == "fp16" or in_bf16
     return [
-        *_calls(job, when, [CollectiveCall(call.kind, call.elements, dtype, job.ranks) for dtype, call in calls]),
-        *_calls(job, MICRO_STEP, zenflow.sent(job)),
-        *_calls(job, STEP, zenflow.sent_to_choose(job)),
+        *by_kind(job, when, [CollectiveCall(call.kind, call.elements, dtype, job.ranks) for dtype, call in calls]),
+        *(_of_zenflow(job) if strategy.selective else []),
         *_numbers(job, STEP, "uint8", int(checks)),
         *_numbers(job, STEP, "float32", len(groups) if strategy.compute_grad_norm else 0),
         *_moved(job, STEP, "all_gather", strategy.dtype, [layout.flat for layout in groups]),
@@ -118,8 +117,18 @@ def _bf16_optimizer(job: Job, groups: list[Group]) -> list[Transfer]:
     ]
 
 
+def _of_zenflow(job: Job) -> list[Transfer]:
+    from zeroplan.costs.deepspeed import zenflow
+
+    return [*by_kind(job, MICRO_STEP, zenflow.sent(job)), *by_kind(job, STEP, zenflow.sent_to_choose(job))]
+
+
 def _of_muon(job: Job) -> list[Transfer]:
     """What Muon gathers to make whole matrices of, where it runs in the step."""
+    if not matrices(job):
+        return []
+    from zeroplan.costs.deepspeed import muon_gather, muon_offload
+
     if job.strategy.offload_optimizer:
         return _moved(job, STEP, "all_gather", *muon_offload.sent(job))
     return _moved(job, STEP, "all_gather", job.strategy.communication, muon_gather.sent(job))
@@ -158,16 +167,7 @@ def gathers(job: Job) -> tuple[str, list[Gather]]:
     return STEP, [*result.steady.calls, *(job.strategy.grad_accum - 1) * [*result.later.calls]]
 
 
-def _gathered(job: Job, gather: Gather) -> list[CollectiveCall]:
-    """Quantized ones carry codes and scales."""
-    strategy = job.strategy
-    if strategy.quantized_weights:
-        return list(quantized_collectives.gathered(gather))
-    dtype = strategy.autocast_dtype if gather.low_precision and strategy.autocast_dtype else strategy.dtype
-    return [CollectiveCall("all_reduce" if gather.joined else "all_gather", gather.elements, dtype, gather.ranks)]
-
-
-def _calls(job: Job, when: str, calls: list[CollectiveCall]) -> list[Transfer]:
+def by_kind(job: Job, when: str, calls: list[CollectiveCall]) -> list[Transfer]:
     """One transfer for each kind, dtype and group of ranks."""
     sorts: dict[tuple[str, str, int], list[int]] = {}
     for call in calls:
@@ -198,34 +198,27 @@ cached_per_replay = cached(_gathered_key, order=by_replay)
 def gathered_for_modules(job: Job) -> list[Transfer]:
     """Stage 3's, in both passes."""
     when, issued = gathers(job)
-    return _calls(job, when, _issued(job, issued))
+    return by_kind(job, when, calls_of(job, issued))
 
 
-def _of_pass(micro_step: MicroStep, pass_index: int) -> list[Gather]:
-    """0: forward, 1: backward."""
-    return [gather for gather in micro_step.calls if gather.pass_index == pass_index]
-
-
-def _issued(job: Job, gathers: Iterable[Gather]) -> list[CollectiveCall]:
-    return [call for gather in gathers for call in _gathered(job, gather)]
-
-
-@cached_per_replay
-def gathered_in_passes(job: Job) -> tuple[list[Transfer], ...]:
-    """The same by the pass that issues it: of a step's first micro-step, and of each later one where that differs."""
-    return tuple(
-        [
-            transfer
-            for pass_index, name in enumerate((FORWARD, BACKWARD))
-            for transfer in _calls(job, name, _issued(job, _of_pass(each, pass_index)))
-        ]
-        for each in distinct(micro_steps(job))
-    )
+def calls_of(job: Job, gathers: Iterable[Gather]) -> list[CollectiveCall]:
+    """Quantized ones carry codes and scales."""
+    strategy = job.strategy
+    if strategy.quantized_weights:
+        return [call for gather in gathers for call in quantized_collectives.gathered(gather)]
+    dtype, low = strategy.dtype, strategy.autocast_dtype or strategy.dtype
+    return [
+        CollectiveCall(
+            "all_reduce" if gather.joined else "all_gather", gather.elements, low if gather.low_precision else dtype,
+            gather.ranks,
+        )
+        for gather in gathers
+    ]  # fmt: skip
 
 
 @cached_per_reductions
 def _gradients(job: Job) -> list[Transfer]:
-    return _calls(job, MICRO_STEP, list(reductions(job).sent))
+    return by_kind(job, MICRO_STEP, list(reductions(job).sent))
 
 
 def _stage_3(job: Job) -> list[Transfer]:
@@ -242,34 +235,3 @@ def _stage_3(job: Job) -> list[Transfer]:
         *_moved(job, STEP, "all_gather", strategy.dtype,
                 list(map(padded_sizes(job).__getitem__, persistent_tensors(job)))),
     ]  # fmt: skip
-
-
-def in_phases(job: Job, traffic: Sequence[Transfer]) -> Iterator[PhaseTransfer]:
-    """Gathers of stage 3 run in the pass that issues them, reductions in backward, the rest after the step.
-
-    Those of stage 1 come in the last micro-step's backward.
-    """
-    gathers = gathered_for_modules(job) if job.strategy.stage == 3 and job.ranks > 1 else []
-    for entry in traffic:
-        if entry in gathers:
-            if entry == gathers[0]:
-                yield from _gathers_in_phases(job)
-        elif entry.when == MICRO_STEP:
-            yield PhaseTransfer(BACKWARD, entry)
-        elif _in_last_backward(job, entry):
-            yield PhaseTransfer(BACKWARD, entry, LAST)
-        else:
-            yield PhaseTransfer(UPDATE, entry)
-
-
-def _gathers_in_phases(job: Job) -> Iterator[PhaseTransfer]:
-    each = gathered_in_passes(job)
-    for name, transfers in zip((FIRST, LATER) if len(each) > 1 else (EVERY,), each, strict=True):
-        for transfer in transfers:
-            yield PhaseTransfer(transfer.when, transfer, name, gathers=True)
-
-
-def _in_last_backward(job: Job, entry: Transfer) -> bool:
-    """Stage 1's buckets; what the engine reduces by itself, at stage 0 and for BF16_Optimizer, comes after it."""
-    by_engine = not job.strategy.stage or job.strategy.runs_bf16_optimizer
-    return "reduce" in entry.collective and entry.rule is volume.replayed and not by_engine

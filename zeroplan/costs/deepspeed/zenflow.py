@@ -12,9 +12,10 @@ zenflow_stage_1_and_2.py: ZenFlowZeroOptimizerParallel. What is shared is page-l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from zeroplan.costs.allocations import Allocation
 from zeroplan.costs.cache import cached
 from zeroplan.costs.deepspeed.layout import flat_groups, layout_key
 from zeroplan.costs.deepspeed.nvme_swap import HostAllocation
@@ -161,6 +162,12 @@ def transposes(job: Job, index: int) -> bool:
     """Whether a tensor is copied to lie column by column: not where one dimension is 1."""
     shape = job.model.tensors[index].shape
     return job.strategy.selective is not None and len(shape) == 2 and min(shape) > 1
+
+
+def transposed(job: Job, members: Iterable[int]) -> Allocation:
+    """Those copies of a group's tensors."""
+    elements = sum(job.model.tensors[index].elements for index in members if transposes(job, index))
+    return zenflow.transposed_matrices, job.strategy.dtype, elements
 
 
 CONTROL = 21_592

@@ -72,11 +72,6 @@ def multiplied_in(job: Job) -> str:
     return job.strategy.autocast or job.strategy.precision
 
 
-def is_timed(job: Job) -> bool:
-    """Whether a clock of this job's own card can be given."""
-    return job.cluster.gpu is not None and job.strategy.backend != "cpu"
-
-
 def _less(figure: SourcedValue, share: float, what: str, evidence: str = "assumed") -> SourcedValue:
     """A share of a figure: no better founded than what says so."""
     return figure._replace(value=share * figure.value, source=f"{share:g} {what}: {figure.source}", evidence=evidence)

@@ -15,7 +15,6 @@ from zeroplan.report.brief.marks import EXACT, legend, marks, of_time
 from zeroplan.report.brief.next_command import SETTLED, changed, line
 from zeroplan.report.console import console, table
 from zeroplan.report.estimate import CountedStrategy, experts_stay_gathered, in_words
-from zeroplan.report.speed import in_one_line
 from zeroplan.report.subject import gpus, not_counted
 from zeroplan.specs.job import Job
 from zeroplan.units import between, gb, gib, seconds
@@ -111,6 +110,8 @@ def _alone(one: CountedStrategy) -> list[RenderableType]:
     if counted.traffic:
         grid.add_row("sent", f"{known.held}{gb(counted.sent(job.strategy.micro_steps))} by each GPU a step")
     if one.speed and verdict.possible:
+        from zeroplan.report.speed import in_one_line
+
         grid.add_row("step", in_one_line(one.speed, of_time(job, one.speed)))
     shown = [*card(job, counted, verdict), grid]
     if experts_stay_gathered(one):

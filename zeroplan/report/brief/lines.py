@@ -27,10 +27,15 @@ def within(
         body = [part for part in body if part != ""]
         lines = _lines(Group(*body))
     if len(lines) <= room:
-        return [*head, *body, *tail]
-    kept = [segment for line in lines[: max(room - 1, 1)] for segment in (*line, Segment.line())]
-    left = len(lines) - max(room - 1, 1)
-    return [*head, Segments(kept), Text(f"... {left} more lines (-v)", style="dim"), *tail]
+        return [*head, _rendered(lines), *tail]
+    kept = max(room - 1, 1)
+    left = Text(f"... {len(lines) - kept} more lines (-v)", style="dim")
+    return [*head, _rendered(lines[:kept]), left, *tail]
+
+
+def _rendered(lines: list[list[Segment]]) -> Segments:
+    """As they are, not to be rendered once more."""
+    return Segments([segment for line in lines for segment in (*line, Segment.line())])
 
 
 def _lines(shown: RenderableType) -> list[list[Segment]]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 
-from zeroplan.clock import Speed
 from zeroplan.costs.passes import timeline_of
 from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
+
+if TYPE_CHECKING:
+    from zeroplan.clock import Speed
 
 EXACT, NEAR, PUBLISHED, ASSUMED = "=", "≈", "~", "?"
 """From the surest to the least sure."""
