@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from zeroplan.costs.allocations import END
-from zeroplan.costs.cache import by_execution, cached, gradients, order_free_key
+from zeroplan.costs.cache import by_execution, cached
 from zeroplan.costs.deepspeed.events import Flush
 from zeroplan.costs.deepspeed.layout import (
     bucket_dtypes,
@@ -23,6 +23,7 @@ from zeroplan.costs.deepspeed.layout import (
     fp32_groups,
     group_members,
     groups_key,
+    layout_key,
     own_pieces,
     rank_of,
     tensor_sizes,
@@ -168,7 +169,14 @@ class Reduction:
         return [*result, last._replace(elements=filled)] if last else result
 
 
-@cached(order_free_key, order=gradients)
+def _reduction_key(strategy: Strategy) -> Hashable:
+    return (
+        layout_key(strategy), strategy.keeps_fp32_partition, strategy.contiguous, strategy.scatters,
+        strategy.selective is not None, strategy.use_multi_rank_bucket_allreduce, strategy.reduce_bucket_size,
+    )  # fmt: skip
+
+
+@cached(_reduction_key)
 def reduction(job: Job) -> Reduction:
     return Reduction(job)
 
