@@ -32,7 +32,7 @@ from zeroplan.specs.strategy import Offload, Strategy
 from zeroplan.specs.target import TARGETS, Script
 
 SEED = 20261121
-DRAWS = 60
+CASES = range(60)
 MODELS = (
     "bloom-7b1", "deepseek-v2-lite", "falcon-7b", "gemma-2-9b", "gemma-3-1b", "gpt2-xl", "gpt-neox-20b", "gpt-oss-20b",
     "llama-2-7b", "llama-2-13b", "llama-3.1-70b", "mistral-7b-v0.3", "mixtral-8x7b", "opt-13b", "phi-4", "pythia-1.4b",
@@ -107,14 +107,17 @@ def chosen(options, target="hf"):
 
 
 @cache
-def recommendations(count=DRAWS, seed=SEED):
-    """`count` drawn requests that fit, as (options, job)."""
-    rng, found = random.Random(seed), []
-    while len(found) < count:
+def recommendation(case):
+    """A drawn request that fits, as (options, job): each for itself, so that a process works out those that it tests."""
+    rng = random.Random(f"{SEED} {case}")
+    while True:
         options = draw(rng)
         if (job := chosen(options)) is not None:
-            found.append((options, job))
-    return tuple(found)
+            return options, job
+
+
+def recommendations():
+    return list(map(recommendation, CASES))
 
 
 def zeroplan(*arguments):
@@ -174,9 +177,6 @@ def effective(strategy):
     return {name: value for name, value in explicit(strategy)._asdict().items() if name not in idle}
 
 
-CASES = range(DRAWS)
-
-
 def test_draws_cover_what_is_written():
     """Each stage, precision, optimizer and device is among the draws, or the other tests say little."""
     strategies = [job.strategy for _options, job in recommendations()]
@@ -194,7 +194,7 @@ def test_draws_cover_what_is_written():
 @pytest.mark.parametrize("case", CASES)
 def test_for_the_trainer_auto_stands_where_the_trainer_puts_the_same(case):
     """No "auto" that the Trainer leaves alone; no number where its fill is that number."""
-    _options, job = recommendations()[case]
+    _options, job = recommendation(case)
     config = ds_config(job, "hf")
     whole = dict(leaves(ds_config(job, "deepspeed")))
     for path, value in leaves(config):
@@ -217,7 +217,7 @@ def test_for_the_trainer_auto_stands_where_the_trainer_puts_the_same(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_trainer_arguments_say_what_auto_means(case):
-    _options, job = recommendations()[case]
+    _options, job = recommendation(case)
     strategy, arguments = job.strategy, training_arguments(job)
     assert arguments["per_device_train_batch_size"] == strategy.micro_batch
     assert arguments["gradient_accumulation_steps"] == strategy.grad_accum
@@ -233,7 +233,7 @@ def test_trainer_arguments_say_what_auto_means(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_for_deepspeed_every_value_is_written(case):
-    _options, job = recommendations()[case]
+    _options, job = recommendation(case)
     config = ds_config(job, "deepspeed")
     for path, value in leaves(json.loads(dumps(config))):
         assert value != "auto", path
@@ -266,7 +266,7 @@ def legal(known, value):
 @pytest.mark.parametrize("case", CASES)
 def test_every_key_is_known_and_does_something(case, target):
     """Each key is in the table by its first spelling, legal, not deprecated, and has an effect at the stage."""
-    _options, job = recommendations()[case]
+    _options, job = recommendation(case)
     config = ds_config(job, target)
     for path, value in leaves(config):
         known = KEYS[path]
@@ -285,7 +285,7 @@ def test_every_key_is_known_and_does_something(case, target):
 
 @pytest.mark.parametrize("case", CASES)
 def test_reading_back_gives_the_same_strategy(case):
-    _options, job = recommendations()[case]
+    _options, job = recommendation(case)
     strategy = job.strategy
     outside = {name: getattr(strategy, name) for name in ("checkpointing", "attention")}
     if OPTIMIZERS[strategy.optimizer].config_type is None:
@@ -317,10 +317,9 @@ WORKLOAD = ("model", "params", "gpus", "gpu_mem", "host_mem", "nvme", "seq")
 @pytest.mark.parametrize("case", CASES)
 def test_estimating_the_written_file_gives_the_planned_bytes(case, tmp_path):
     """`recommend -o FILE`, then `estimate --config FILE`: same strategy, same ledger, whole. So for the other target."""
-    options, job = recommendations()[case]
+    options, job = recommendation(case)
     typed_for, other = ("hf", "deepspeed")[:: 1 if case % 2 else -1]
-    if typed_for != "hf" and job.strategy.recomputing.every > 1:  # of every k-th layer the Trainer alone is told
-        job = chosen(options, typed_for)
+    job = job if typed_for == "hf" else chosen(options, typed_for)  # of every k-th layer the Trainer alone is told
     paths = {target: tmp_path / f"{target}.json" for target in (typed_for, other)}
     words = ("recommend", *flags(options), "--json", "-o", str(paths[typed_for]), "--for", typed_for)
     code, out, _err = zeroplan(*words)
@@ -349,10 +348,10 @@ def as_strategy(found):
 
 
 @pytest.mark.parametrize("target", ["hf", "deepspeed"])
-@pytest.mark.parametrize("case", range(0, DRAWS, 6))
+@pytest.mark.parametrize("case", CASES[::6])
 def test_the_same_request_gives_the_same_bytes(case, target):
     """`-o -` prints the config alone, ends with a line break, and repeats itself."""
-    options, job = recommendations()[case]
+    options, job = recommendation(case)
     job = job if target == "hf" else chosen(options, target)  # which is told of fewer kinds of checkpointing
     first = zeroplan("recommend", *flags(options), "-o", "-", "--for", target)
     shared.anew()
@@ -527,7 +526,7 @@ OPERATORS = ("checkpointing", "attention", "kernels", "optimizer")
 
 def test_check_with_the_model_says_that_it_fits():
     """As the plan was made: on the same cards, with the same operators, and as much kept free."""
-    for options, planned in recommendations()[::6]:
+    for options, planned in map(recommendation, CASES[::6]):
         names = ("model", "params", "gpus", "gpu_mem", "host_mem", "nvme", "seq")
         typed = {name: options[name] for name in names if name in options}
         typed |= {name: getattr(planned.strategy, name) for name in OPERATORS}

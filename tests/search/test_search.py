@@ -100,6 +100,15 @@ def test_the_order_of_the_variants_changes_nothing():
         assert (one and one.strategy) == (other and other.strategy)
 
 
+@pytest.mark.parametrize(("optimizer", "shares"), [("adamw", 10), ("adagrad", 1), ("lion", 1)])
+def test_twin_flow_is_adams_alone(optimizer, shares):
+    """runtime/zero/stage3.py of DeepSpeed 0.19.8: Hybrid Optimizer Only Supports DeepSpeedCPUAdam."""
+    one = job("qwen2.5-7b", gpus=8, seq=512, stage=3, capacity=80 * GiB, optimizer=optimizer)
+    offloaded = [one for one in space(one, {"stage": 3}, 1).variants if one.choice["offload_optimizer"]]
+    assert offloaded
+    assert {len(variant.numbers.get("offload_optimizer", (None,))) for variant in offloaded} == {shares}
+
+
 def test_less_of_the_optimizer_where_the_host_alone_is_short():
     """Twin-Flow, by sub-groups of 10^9: 12 bytes a parameter of the host's share are there, of 7.6 billion 91 GB."""
     one = job("qwen2.5-7b", gpus=2, seq=512, stage=3, capacity=80 * GiB)

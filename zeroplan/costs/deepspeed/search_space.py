@@ -19,6 +19,8 @@ from zeroplan.specs.optimizer import OFFLOADABLE
 from zeroplan.specs.strategy import STAGES, Offload
 
 OPTIMIZER = "offload_optimizer"
+CPU_ADAM = ("adam", "adamw")
+"""Optimizers of which a share may stay on the GPU (Twin-Flow): DeepSpeedCPUAdam's (runtime/zero/stage3.py:__init__)."""
 BUCKETS, KEPT = ("reduce_bucket_size", "prefetch_bucket_size"), ("max_live_parameters", "max_reuse_distance")
 GAINS_BY_ROOM = (*BUCKETS, *KEPT, OPTIMIZER)
 MAKES_ROOM = ("contiguous_gradients", *BUCKETS, *KEPT)
@@ -126,7 +128,8 @@ def _of_stage_3(job: Job, choice: Choice, fixed: Values) -> Numbers:
     if gathers and not (parameters and parameters.device == "nvme"):  # from NVMe as many as there are buffers for
         values["max_live_parameters"] = (strategy.max_live_parameters, *LIVE)
         values["max_reuse_distance"] = (strategy.max_reuse_distance, *REUSE)
-    if optimizer and optimizer.device == "cpu" and OPTIMIZER not in fixed:
+    adam = strategy.optimizer in CPU_ADAM and not strategy.runs_torch_adam
+    if optimizer and optimizer.device == "cpu" and adam and OPTIMIZER not in fixed:
         values[OPTIMIZER] = tuple(optimizer._replace(ratio=ratio) for ratio in RATIOS)
     if not (optimizer or parameters) and strategy.optimizer != "muon":  # host's bytes, matrices do not just shrink
         values["sub_group_size"] = (strategy.sub_group_size, *SUB_GROUP)
