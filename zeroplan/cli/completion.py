@@ -18,33 +18,34 @@ VARIABLE = "_ZEROPLAN_COMPLETE"
 """Set by the script when it asks, as click has it."""
 
 
-class Place(NamedTuple):
+class ScriptPlace(NamedTuple):
     """Where a shell reads a completion script."""
 
     script: Path
-    started: Path | None = None
+    startup_file: Path | None = None
     """The file that an interactive shell reads when it starts; None: it looks for scripts by itself."""
     line: str = ""
     """What has to stand in it."""
 
 
-def _of_bash(home: Path) -> Place:
+def _of_bash(home: Path) -> ScriptPlace:
     script = home / ".bash_completions" / f"{PROGRAM}.sh"
     quoted = str(script).replace("'", "'\\''")
-    return Place(script, home / ".bashrc", f"source '{quoted}'")
+    return ScriptPlace(script, home / ".bashrc", f"source '{quoted}'")
 
 
-def _of_zsh(home: Path) -> Place:
-    started = Path(os.environ.get("ZDOTDIR") or home) / ".zshrc"
-    return Place(home / ".zfunc" / f"_{PROGRAM}", started, "fpath+=~/.zfunc; autoload -Uz compinit; compinit")
+def _of_zsh(home: Path) -> ScriptPlace:
+    startup_file = Path(os.environ.get("ZDOTDIR") or home) / ".zshrc"
+    line = "fpath+=~/.zfunc; autoload -Uz compinit; compinit"
+    return ScriptPlace(home / ".zfunc" / f"_{PROGRAM}", startup_file, line)
 
 
-def _of_fish(home: Path) -> Place:
+def _of_fish(home: Path) -> ScriptPlace:
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-    return Place(settings / "fish" / "completions" / f"{PROGRAM}.fish")
+    return ScriptPlace(settings / "fish" / "completions" / f"{PROGRAM}.fish")
 
 
-SHELLS: dict[str, Callable[[Path], Place]] = {"bash": _of_bash, "zsh": _of_zsh, "fish": _of_fish}
+SHELLS: dict[str, Callable[[Path], ScriptPlace]] = {"bash": _of_bash, "zsh": _of_zsh, "fish": _of_fish}
 
 
 def script(command: click.Command, typed: str) -> str:
@@ -64,12 +65,11 @@ def install(command: click.Command, typed: str) -> str:
             raise SpecError(str(place.script), "a file of something else", "none, or the completion of zeroplan")
         place.script.parent.mkdir(parents=True, exist_ok=True)
         write_all({str(place.script): f"{text}\n"}, force=True, named=shown)
-        if place.started:
-            _append(place.started, place.line)
-    except (OSError, RuntimeError) as error:  # RuntimeError: nobody's home is known
-        raise SpecError(
-            "--install-completion", str(error), "a home folder to write into", f"zeroplan --show-completion {shell}"
-        ) from error
+        if place.startup_file:
+            _append(place.startup_file, place.line)
+    except OSError as error:
+        found, write = (error.strerror or str(error)).lower(), f"zeroplan --show-completion {shell}"
+        raise SpecError(str(error.filename or "--install-completion"), found, "a place to write to", write) from error
     read = click.style(f"{shell} completion installed in {place.script}", fg="green")
     return f"{read}\nCompletion will take effect once you restart the terminal"
 
