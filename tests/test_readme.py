@@ -9,7 +9,6 @@ from collections import defaultdict
 
 import click
 import pytest
-import typer.main
 
 from tests.conftest import REFERENCES
 from tests.jobs import job
@@ -178,9 +177,9 @@ def commands():
 
 
 def loaded(name: str) -> click.Command:
-    """One command; the app has those alone that its first word needs."""
-    made = typer.main.get_group(app(name))
-    return made.commands[name]
+    command = app.get_command(click.Context(app), name)
+    assert command is not None
+    return command
 
 
 def own(typed: str) -> str:

@@ -21,7 +21,7 @@ def main() -> None:
 
     _usable_streams()
     try:
-        code = app(sys.argv[1] if sys.argv[1:] else "")(standalone_mode=False)
+        code = app.main(prog_name="zeroplan", standalone_mode=False)
         sys.stdout.flush()
     except ZeroplanError as error:
         code = _fail(str(error), BAD_INPUT)
@@ -57,8 +57,8 @@ def run() -> None:
 
 
 def _usable_environment() -> None:
-    """Without widths that are no numbers, which rich and typer read: int() takes no "²", which is a digit to str."""
-    for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):
+    """Without widths that are no numbers, which rich and click read: int() takes no "²", which is a digit to str."""
+    for name in ("COLUMNS", "LINES"):
         text = os.environ.get(name, "")
         if text and not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
             del os.environ[name]

@@ -8,12 +8,10 @@ import json
 import os
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from unittest import mock
 
 import pytest
-import typer.main
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -42,13 +40,6 @@ def assert_refused(code: int, out: str, err: str, *fragments: str) -> None:
     assert "Traceback" not in err
     for fragment in fragments:
         assert as_json(fragment) in as_json(err)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _parser_built_once():
-    """typer builds the commands anew on each run, and that is half of a refusal's time."""
-    with mock.patch.object(typer.main, "get_command", cache(typer.main.get_command)):
-        yield
 
 
 @pytest.fixture(autouse=True)

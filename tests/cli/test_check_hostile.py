@@ -24,6 +24,7 @@ resource.setrlimit(resource.RLIMIT_CPU, (30, 30))
 from zeroplan.__main__ import main
 if os.environ.get("AS_NOBODY"):
     import zeroplan.cli.commands.check, zeroplan.cli.check, zeroplan.report.check, zeroplan.check.yaml_reader
+    import locale  # click's gettext asks it, and nobody may be unable to read Python's own files
     os.setuid(65534)
 sys.argv[0] = "zeroplan"
 try:

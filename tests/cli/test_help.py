@@ -10,8 +10,8 @@ import shutil
 import subprocess
 import sys
 
+import click
 import pytest
-import typer.main
 
 from tests.conftest import REFERENCES
 from tests.typed import typed
@@ -32,7 +32,7 @@ def page(zeroplan, monkeypatch, columns, *words):
 
 
 def commands():
-    return typer.main.get_command(app("gpus --all")).commands
+    return {name: app.get_command(click.Context(app), name) for name in COMMANDS}
 
 
 @pytest.mark.parametrize("columns", COLUMNS)

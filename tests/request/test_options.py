@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import get_args
 
+import click
 import pytest
 
 from zeroplan.cli.app import COMMANDS, app
@@ -55,13 +56,12 @@ def test_choices_are_those_that_a_strategy_has():
 
 def test_a_command_has_the_declared_options():
     """By name, with the help's words; none of them is declared a second time."""
-    made = app("recommend")
-    (command,) = (each for each in made.registered_commands if each.callback.__name__ == "recommend")
-    typed = {name: annotation.__metadata__[0] for name, annotation in command.callback.__annotations__.items()
-             if hasattr(annotation, "__metadata__")}  # fmt: skip
+    params = app.get_command(click.Context(app), "recommend").params
+    typed = {param.name: param for param in params}
+    assert len(typed) == len(params)
     for name, option in {**OPTIONS, **GOALS}.items():
-        assert typed[name].param_decls == (flag(name),) or typed[name].default == flag(name)
-        assert (typed[name].help, typed[name].metavar) == (option.text, option.metavar)
+        assert typed[name].opts == [flag(name)]
+        assert (typed[name].help, typed[name].metavar, typed[name].panel) == (option.text, option.metavar, option.panel)
     assert "recommend" in COMMANDS
 
 

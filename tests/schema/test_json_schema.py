@@ -7,9 +7,9 @@ import subprocess
 import sys
 from functools import cache
 
+import click
 import jsonschema
 import pytest
-import typer.main
 
 from tests.conftest import REFERENCES, ROOT
 from zeroplan.calibrate.findings import Findings
@@ -142,7 +142,7 @@ def test_output_of_calibrate_is_valid(zeroplan, monkeypatch, tmp_path, gpus):
 
 
 def test_every_command_with_json_has_a_schema():
-    commands = {name: typer.main.get_group(app(name)).commands[name] for name in COMMANDS}
+    commands = {name: app.get_command(click.Context(app), name) for name in COMMANDS}
     with_json = {name for name, command in commands.items() if any("--json" in param.opts for param in command.params)}
     assert set(DOCUMENTS) == with_json | {"check"}
     ran = {command.split()[0] for command in INVOCATIONS} | {"verify", "calibrate"}

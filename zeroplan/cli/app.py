@@ -1,59 +1,77 @@
 """The commands. Each reads a request, calls one function, shows the result and sets the exit code."""
 
-# As in options.py: annotations stay objects, not strings.
-import os
-from importlib import import_module
-from typing import Annotated
+from __future__ import annotations
 
-import typer
+from importlib import import_module
+
+import click
 
 from zeroplan import __version__
-from zeroplan.cli.command import HELP_NAMES, Command, Commands
+from zeroplan.cli.command import HELP_NAMES
+from zeroplan.cli.options import PanelOption
 
 FITS, DOES_NOT_FIT, BAD_INPUT = 0, 1, 2
 COMMANDS = (
     "ask", "recommend", "estimate", "compare", "matrix", "check", "diff", "verify", "observe", "calibrate", "explain",
     "rules", "schema", "models", "gpus", "clusters",
 )  # fmt: skip
-"""Each a module of `zeroplan.cli.commands` with a function of that name, in the order of the help."""
-ALONE = ("", *HELP_NAMES, "--version")
-"""Words that no command stands behind."""
-COMPLETION = "_ZEROPLAN_COMPLETE"
-"""Set by a shell that asks for completions."""
+"""Each a module of `zeroplan.cli.commands` with a command of that name, in the order of the help."""
 
 
-def app(name: str = "") -> typer.Typer:
-    """With the commands that the first word needs: loading the options of all takes 20 ms."""
-    made = typer.Typer(
-        name="zeroplan",
-        cls=Commands,
-        help="Plan a DeepSpeed training run before it starts: what fits, how long a step takes, which ds_config.json.",
-        no_args_is_help=False,
-        add_completion=name not in COMMANDS,  # its options stand before a command
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": HELP_NAMES},
-    )
-    made.callback(invoke_without_command=True)(top)
-    for command in _loaded(name):
-        made.command(cls=Command)(getattr(import_module(f"zeroplan.cli.commands.{command}"), command))
-    return made
+class Commands(click.Group):
+    """`zeroplan` itself. It loads the command that is typed: loading the options of all takes 8 ms."""
 
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
 
-def _loaded(word: str) -> tuple[str, ...]:
-    """The commands that are needed, where this is the first word; completion asks about all, with none."""
-    if word in COMMANDS:
-        return (word,)
-    return () if word in ALONE and COMPLETION not in os.environ else COMMANDS
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        loaded: click.Command = getattr(import_module(f"zeroplan.cli.commands.{cmd_name}"), cmd_name)
+        return loaded
 
-
-def top(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
-) -> None:
-    if version:
-        typer.echo(f"zeroplan {__version__}")
-        raise typer.Exit(FITS)
-    if context.invoked_subcommand is None:
+    def get_help(self, ctx: click.Context) -> str:
         from zeroplan.cli.help import front_page
 
-        typer.echo(front_page(context.command, context, whole=False))
+        return front_page(self, ctx)
+
+
+@click.pass_context
+def _top(ctx: click.Context, /, *, version: bool) -> None:
+    if version:
+        click.echo(f"zeroplan {__version__}")
+        ctx.exit(FITS)
+    if ctx.invoked_subcommand is None:
+        from zeroplan.cli.help import front_page
+
+        click.echo(front_page(ctx.command, ctx, whole=False))
+
+
+def _install(ctx: click.Context, _option: click.Parameter, shell: str | None) -> None:
+    if shell is not None and not ctx.resilient_parsing:
+        from zeroplan.cli import completion
+
+        click.echo(completion.install(ctx.command, shell))
+        ctx.exit()
+
+
+def _show(ctx: click.Context, _option: click.Parameter, shell: str | None) -> None:
+    if shell is not None and not ctx.resilient_parsing:
+        from zeroplan.cli import completion
+
+        click.echo(completion.script(ctx.command, shell))
+        ctx.exit()
+
+
+app = Commands(
+    "zeroplan", callback=_top, invoke_without_command=True, context_settings={"help_option_names": HELP_NAMES},
+    help="Plan a DeepSpeed training run before it starts: what fits, how long a step takes, which ds_config.json.",
+    params=[
+        PanelOption(["--version"], is_flag=True, is_eager=True, help="Print the version and stop."),
+        PanelOption(["--install-completion"], is_flag=False, flag_value="", metavar="[SHELL]", expose_value=False,
+                    callback=_install, help="Install completion for the current shell."),
+        PanelOption(["--show-completion"], is_flag=False, flag_value="", metavar="[SHELL]", expose_value=False,
+                    callback=_show,
+                    help="Show completion for the current shell, to copy it or customize the installation."),
+    ],
+)  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-import typer
+import click
 
 from zeroplan.cli.positional import with_model
 from zeroplan.errors import QuantityError, SpecError, UnknownNameError, UnplannedError, ZeroplanError, printable, shown
@@ -27,10 +27,10 @@ Answer = TypeVar("Answer")
 def run() -> int:
     """Ask, print the command, run it; its exit code."""
     words = command()
-    typer.echo(f"$ {shlex.join(['zeroplan', *words])}\n")
+    click.echo(f"$ {shlex.join(['zeroplan', *words])}\n")
     from zeroplan.cli.app import app
 
-    return int(app(words[0])(words, standalone_mode=False) or 0)
+    return int(app.main(words, "zeroplan", standalone_mode=False) or 0)
 
 
 def command() -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import typer
+import click
 
 from zeroplan.calibrate import node
 from zeroplan.calibrate.host import machine
@@ -32,7 +32,7 @@ def run(*, output: str | None, disk: str, quick: bool, force: bool, json: bool) 
             date=node.today(), machine=machine(), gpu=findings.gpu, gpus_per_node=findings.gpus_per_node,
             figures=findings.figures, observations=findings.observations, left_out=findings.left_out, written=output,
         )  # fmt: skip
-        typer.echo(json_objects.dumps(document))
+        click.echo(json_objects.dumps(document))
     else:
         from zeroplan.report import calibrate as report
         from zeroplan.report import console

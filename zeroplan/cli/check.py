@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import typer
+import click
 
 from zeroplan.catalog.files import LARGEST_CONFIG, STANDARD_INPUT, read_text
 from zeroplan.check.arguments import YAML, read_arguments
@@ -33,7 +33,7 @@ FORMATS = ("full", "concise", "json", "github", "sarif", "markdown", "junit")
 class CheckCommand(NamedTuple):
     """What was typed."""
 
-    files: list[str]
+    files: Sequence[str]
     options: Options
     reader: str | None
     trainer_args: str | None
@@ -41,8 +41,8 @@ class CheckCommand(NamedTuple):
     accelerator: str
     version: str | None
     form: str
-    select: list[str]
-    ignore: list[str]
+    select: Sequence[str]
+    ignore: Sequence[str]
     fail_on: str
     exit_zero: bool
     fix: bool = False
@@ -135,16 +135,16 @@ def _show(
 
     findings = [finding for file in files for finding in file.left]
     if command.form not in ("full", "concise"):
-        typer.echo(_for_programs(command.form, findings, [file.path for file in files], chosen, planned))
+        click.echo(_for_programs(command.form, findings, [file.path for file in files], chosen, planned))
         return
     for file in files:
         lines_of = {name: text.split("\n") for name, text in {**file.beside, file.path: file.after}.items()}
         for finding in file.left:
             lines = lines_of[finding.file]
-            typer.echo(report.concise(finding) if command.form == "concise" else report.full(finding, lines))
+            click.echo(report.concise(finding) if command.form == "concise" else report.full(finding, lines))
     if planned and command.form == "full":
-        typer.echo(planned.line)
-    typer.echo(report.summary(findings, len(files)))
+        click.echo(planned.line)
+    click.echo(report.summary(findings, len(files)))
 
 
 def _for_programs(
@@ -169,11 +169,11 @@ def rules(*, json: bool) -> int:
         from zeroplan.report import check_formats, json_objects
         from zeroplan.schema.check import Rules
 
-        typer.echo(json_objects.dumps(Rules(rules=[check_formats.rule(rule) for rule in RULES.values()])))
+        click.echo(json_objects.dumps(Rules(rules=[check_formats.rule(rule) for rule in RULES.values()])))
     else:
         from zeroplan.report import check as report
 
-        typer.echo(report.listed(RULES.values()))
+        click.echo(report.listed(RULES.values()))
     return 0
 
 
@@ -186,9 +186,9 @@ def explain(term: str, *, json: bool) -> int | None:
         from zeroplan.report import check_formats, json_objects
         from zeroplan.schema.explain import ExplainedRule
 
-        typer.echo(json_objects.dumps(ExplainedRule(rule=check_formats.rule(rule))))
+        click.echo(json_objects.dumps(ExplainedRule(rule=check_formats.rule(rule))))
     else:
         from zeroplan.report import check as report
 
-        typer.echo(report.explanation(rule))
+        click.echo(report.explanation(rule))
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import typer
+import click
 
 from zeroplan.check.finding import Finding
 from zeroplan.deepspeed.files import write_all
@@ -37,7 +37,7 @@ def write(files: Iterable[Changed]) -> None:
 def show(files: Sequence[Changed]) -> bool:
     """What would change, as a unified diff on standard output, how much on standard error; whether anything would."""
     for file in files:
-        typer.echo(_diff(file), nl=False)
+        click.echo(_diff(file), nl=False)
     tell(files, "would mend")
     return any(file.after != file.before for file in files)
 
@@ -46,7 +46,7 @@ def tell(files: Sequence[Changed], word: str = "mended") -> None:
     """How much was mended and how much is left, on standard error: machines read the other."""
     done, left = sum(len(file.done) for file in files), sum(len(file.left) for file in files)
     count = sum(file.after != file.before for file in files)
-    typer.echo(f"{word} {done} of {done + left} findings in {count} file{'s' if count != 1 else ''}", err=True)
+    click.echo(f"{word} {done} of {done + left} findings in {count} file{'s' if count != 1 else ''}", err=True)
 
 
 def _diff(file: Changed) -> str:

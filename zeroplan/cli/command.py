@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
-from typer.core import TyperCommand, TyperGroup
 
 from zeroplan.cli.aliases import KnownOption, Typed, rewritten
-from zeroplan.cli.options import EVERYTHING
+from zeroplan.cli.options import EVERYTHING, MODEL_WORD, PanelOption, file_names
 from zeroplan.errors import ZeroplanError, printable
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 TYPED = "zeroplan.typed"
 """Where the context keeps options that were typed by another name."""
@@ -18,13 +22,8 @@ WORDS = "zeroplan.words"
 HELP_NAMES = ["-h", "--help"]
 
 
-class Command(TyperCommand):
+class Command(click.Command):
     """One command of zeroplan."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.params.append(click.Option([EVERYTHING], is_flag=True, is_eager=True, expose_value=False, hidden=True,
-                                        callback=_show_everything))  # fmt: skip
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:  # completion reads half a line
@@ -53,14 +52,36 @@ class Command(TyperCommand):
 
         return page(self, ctx)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return super().shell_complete(ctx, incomplete) or file_names(ctx, self, incomplete)
 
-class Commands(TyperGroup):
-    """`zeroplan` itself."""
 
-    def get_help(self, ctx: click.Context) -> str:
-        from zeroplan.cli.help import front_page
+def command(*params: click.Parameter) -> Callable[[Callable[..., int]], Command]:
+    """Make a command of a function that returns its exit code, with these parameters in the order of the help."""
 
-        return front_page(self, ctx)
+    def made(function: Callable[..., int]) -> Command:
+        return Command(
+            function.__name__, callback=partial(_call, function, params), params=[*params, HELP_ALL],
+            help=function.__doc__,
+        )  # fmt: skip
+
+    return made
+
+
+def _call(function: Callable[..., int], params: Sequence[click.Parameter], /, **values: Any) -> int:
+    """Call it with its groups of options, each as what was typed of them, among which is a model named by a word."""
+    grouped = {each.name: each.group for each in params if isinstance(each, PanelOption) and each.group}
+    groups: dict[str, dict[str, Any]] = {group: {} for group in grouped.values()}
+    for name, group in grouped.items():
+        value = values.pop(name)
+        if value is not None:
+            groups[group][name] = value
+    word = values.pop(MODEL_WORD.name, None)
+    if word is not None:
+        from zeroplan.cli.positional import with_model
+
+        groups["options"] = with_model(groups["options"], word)
+    return function(**groups, **values)
 
 
 def _naming(message: str, typed: list[Typed]) -> str:
@@ -77,3 +98,8 @@ def _show_everything(ctx: click.Context, _option: click.Parameter, requested: bo
 
         click.echo(page(ctx.command, ctx, everything=True))
         ctx.exit()
+
+
+HELP_ALL = click.Option(
+    [EVERYTHING], is_flag=True, is_eager=True, expose_value=False, hidden=True, callback=_show_everything
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
+import click
 
 from zeroplan import quantities, sums
 from zeroplan.cli.screen import View
@@ -74,7 +74,7 @@ def run(options: Options, term: str, view: View) -> int:
             terms=[json_objects.term_object(entry) for entry in terms],
             activations=json_explain.activations(highest) if wanted == ACTIVATIONS else None,
         )
-        typer.echo(json_objects.dumps(document))
+        click.echo(json_objects.dumps(document))
         return 0
     from zeroplan.report import explain_quantities, explain_step, explain_sums
     from zeroplan.report.explain import screen

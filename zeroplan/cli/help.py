@@ -8,7 +8,7 @@ from textwrap import TextWrapper
 import click
 
 from zeroplan.cli.help_pages import ARGUMENTS, FRONT, FRONT_EXAMPLES, OF_A_JOB, PAGES, SCOPE, SHORT_SCOPE, Page
-from zeroplan.cli.options import EVERYTHING, OUTPUT
+from zeroplan.cli.options import EVERYTHING, OUTPUT, PanelOption
 from zeroplan.request.options import CLUSTER, GOAL, JOB, MODEL
 
 WIDEST = 100
@@ -107,7 +107,7 @@ def _rows(
 def _title(param: click.Parameter) -> str:
     if not isinstance(param, click.Option):
         return MODEL if param.name == "word" else WORDS
-    return getattr(param, "rich_help_panel", None) or GENERAL
+    return (param.panel if isinstance(param, PanelOption) else "") or GENERAL
 
 
 def _row(param: click.Parameter, ctx: click.Context, *, whole: bool) -> tuple[str, str]:
@@ -118,7 +118,7 @@ def _row(param: click.Parameter, ctx: click.Context, *, whole: bool) -> tuple[st
         return metavar.strip("[]"), text if whole else _first(text)
     text = (param.help or "") if whole else _first(param.help or "")
     names = ", ".join(sorted(param.opts, key=len))
-    usual = param.default if param.show_default and isinstance(param.default, str) else ""
+    usual = param.default if isinstance(param.default, str) else ""
     return names if param.is_flag or param.count else f"{names} {metavar}", f"{text} [{usual}]" if usual else text
 
 

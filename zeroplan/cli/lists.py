@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from zeroplan.catalog import hardware, presets
 from zeroplan.catalog.models import from_preset
@@ -132,7 +132,7 @@ def _tensors(name: str, *, json: bool) -> int:
 def _dumped(document: JsonDocument) -> int:
     from zeroplan.report import json_objects
 
-    typer.echo(json_objects.dumps(document))
+    click.echo(json_objects.dumps(document))
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import typer
+import click
 
 from zeroplan import api
 from zeroplan.cli.progress import watched
@@ -24,5 +24,5 @@ def run(options: Words, *, form: str, view: View) -> int:
     accept = options.get("accept")
     if form == "text":
         return show(result, view, accept=accept)
-    typer.echo(result.markdown() if form == "markdown" else result.csv().rstrip("\n"))
+    click.echo(result.markdown() if form == "markdown" else result.csv().rstrip("\n"))
     return exit_code(result.verdict, accept)

@@ -87,9 +87,14 @@ def refusal(error: click.ClickException) -> str:
         from zeroplan.cli.typos import unknown_option  # only on the way to an error
 
         return not_planned(error.option_name) or unknown_option(error)
-    word = str(error.message).removeprefix("No such command '").removesuffix("'.")
-    if word != error.message and word[:1].isdigit():
+    word = error.message.removeprefix("No such command '").removesuffix("'.")
+    if word == error.message:
+        said = error.format_message()
+    elif word[:1].isdigit():
         return f"{word}: found a size, expected a command before it; write zeroplan estimate {word}"
-    suggested = "Did you mean" in error.message  # by typer; click 8.4 says it once more
-    said = shortened(error.message if suggested else error.format_message(), LONGEST)
+    else:
+        from zeroplan.cli.typos import unknown_command
+
+        said = unknown_command(word)
+    said = shortened(said, LONGEST)
     return f"{said}{'' if said.endswith(('.', '?', '?)')) else '.'} Write zeroplan -h for what there is."

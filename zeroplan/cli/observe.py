@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import typer
+import click
 
 from zeroplan.catalog.files import check_regular
 from zeroplan.cli.screen import View
@@ -51,7 +51,7 @@ def run(options: Options, log_path: str, *, steps: str | None, view: View) -> in
             notes=said,
             assumed=assumed,
         )
-        typer.echo(json_objects.dumps(document))
+        click.echo(json_objects.dumps(document))
         return 0
     from zeroplan.report import console, rendered
     from zeroplan.report import observe as report

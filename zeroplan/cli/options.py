@@ -1,80 +1,67 @@
-"""The options of `zeroplan.request.options` as typer has them: a command receives what was typed, unread.
+"""The options of `zeroplan.request.options` as click has them: a command receives what was typed, unread."""
 
-Panels group them in the help.
-"""
+from __future__ import annotations
 
-# No `from __future__ import annotations` here: typer evaluates each string at start-up, which costs milliseconds.
-import inspect
-from collections.abc import Callable, Collection
-from functools import wraps
-from typing import Annotated, Any
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from zeroplan.request.options import OPTIONS, Option
 from zeroplan.request.values import flag
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 OUTPUT = "Output"
 EVERYTHING = "--help-all"
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable: bytes as integers.", rich_help_panel=OUTPUT)]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only the answer.", rich_help_panel=OUTPUT)]
-Verbose = Annotated[
-    int,
-    typer.Option("-v", "--verbose", count=True, help="All tables; -vv: each of their lines.", rich_help_panel=OUTPUT),
-]
-Named = Annotated[str | None, typer.Argument(metavar="[MODEL]", show_default=False)]
 
 
-def _parameter(name: str, option: Option) -> inspect.Parameter:
-    made = typer.Option(
-        flag(name), help=option.text, metavar=option.metavar, rich_help_panel=option.panel,
-        show_default=option.usual is not None,
-    )  # fmt: skip
-    kind = str if option.usual is not None else str | None
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, made], default=option.usual
-    )
+def file_names(_ctx: click.Context, _param: click.Parameter | click.Command, typed: str) -> list[CompletionItem]:
+    """Have the shell complete a word as it completes any file name."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(typed, type="file")]
 
 
-def _stated(names: Collection[str], values: dict[str, Any]) -> dict[str, Any]:
-    """Those options that were typed, taken out of the values of all."""
-    typed = {name: values.pop(name) for name in names}
-    return {name: value for name, value in typed.items() if value is not None}
+class PanelOption(click.Option):
+    """An option that knows its panel: the heading under which the help has it.
 
-
-def with_options(
-    function: Callable[..., None], without: Collection[str] = (), positional: bool = False
-) -> Callable[..., None]:
-    """Give a command the shared options but those named: it receives what was typed of them as its first argument.
-
-    `positional`: its first word names the model. A parameter of its own that is annotated with declared options, as in
-    Annotated[dict[str, str], GOALS], receives what was typed of those.
+    `group`: the function's argument that receives it, with all else that was typed of that group; without, it is an
+    argument of its own.
     """
-    shared = {name: option for name, option in OPTIONS.items() if name not in without}
-    parameters = [_parameter(name, option) for name, option in shared.items()]
-    groups: dict[str, dict[str, Option]] = {}
-    for own in list(inspect.signature(function).parameters.values())[1:]:
-        declared = getattr(own.annotation, "__metadata__", (None,))[0]
-        if isinstance(declared, dict):
-            groups[own.name] = declared
-            parameters += [_parameter(name, option) for name, option in declared.items()]
-        else:
-            parameters.append(own.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-    if positional:
-        parameters.insert(0, inspect.Parameter(
-            "word", inspect.Parameter.KEYWORD_ONLY, annotation=Named, default=None
-        ))  # fmt: skip
 
-    @wraps(function)
-    def command(word: str | None = None, **values: Any) -> None:
-        options = _stated(shared, values)
-        own = {name: _stated(group, values) for name, group in groups.items()}
-        if word is not None:
-            from zeroplan.cli.positional import with_model
+    def __init__(self, names: Sequence[str], *, panel: str = "", group: str = "", **settings: Any) -> None:
+        super().__init__(names, **settings)
+        self.panel = panel
+        self.group = group
 
-            options = with_model(options, word)
-        function(options, **own, **values)
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return file_names(ctx, self, incomplete)
 
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    return command
+
+JSON = PanelOption(["--json"], is_flag=True, panel=OUTPUT, help="Machine-readable: bytes as integers.")
+QUIET = PanelOption(["-q", "--quiet"], is_flag=True, panel=OUTPUT, help="Only the answer.")
+VERBOSE = PanelOption(["-v", "--verbose"], count=True, panel=OUTPUT, help="All tables; -vv: each of their lines.")
+MODEL_WORD = click.Argument(["word"], required=False, metavar="[MODEL]", shell_complete=file_names)
+"""The model as a command's first word."""
+
+
+def shared_options(without: Collection[str] = ()) -> list[PanelOption]:
+    """Those that commands and functions share, but not those named, as the argument `options`."""
+    return [option for option in _shared() if option.name not in without]
+
+
+@cache
+def _shared() -> list[PanelOption]:
+    return grouped_options("options", OPTIONS)
+
+
+def grouped_options(group: str, declared: Mapping[str, Option]) -> list[PanelOption]:
+    """Declared options as one argument of a command's function."""
+    return [
+        PanelOption([flag(name)], group=group, panel=option.panel, metavar=option.metavar, help=option.text,
+                    default=option.usual)
+        for name, option in declared.items()
+    ]  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import click
-import typer
 
 from zeroplan.cli.command import WORDS
 from zeroplan.fit import FITS
@@ -31,7 +30,7 @@ def show(result: Result, view: View, *, accept: str | None = None, errors: bool 
     if view.json:
         from zeroplan.report import json_objects
 
-        typer.echo(json_objects.dumps(result.content()))
+        click.echo(json_objects.dumps(result.content()))
     else:
         from zeroplan.report import console
 

@@ -1,13 +1,14 @@
-"""What an option that no command has was meant to be."""
+"""What an option that no command has, or a command that there is not, was meant to be."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, get_close_matches
 
 import click
 
 from zeroplan.cli.aliases import ALIASES, SWITCHES
+from zeroplan.cli.app import COMMANDS
 from zeroplan.cli.command import Command
 from zeroplan.cli.options import EVERYTHING
 from zeroplan.errors import LONGEST_NAME, printable
@@ -34,6 +35,12 @@ def unknown_option(error: click.NoSuchOption) -> str:
     meant = alike(error.option_name, [*known, *others, *(f"--{word}" for word in switches)])
     write = f"write {' or '.join(meant)}, or see " if meant else "see "
     return f"{typed}: no option of zeroplan {command.name}; {write}zeroplan {command.name} {EVERYTHING}"
+
+
+def unknown_command(word: str) -> str:
+    """What was typed, and the commands that it is like."""
+    meant = ", ".join(map(repr, get_close_matches(word, COMMANDS)))
+    return f"No such command '{word}'.{f' Did you mean {meant}?' if meant else ''}"
 
 
 def alike(typed: str, known: Iterable[str]) -> list[str]:

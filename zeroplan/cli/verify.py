@@ -7,7 +7,7 @@ import json as writer
 import os
 from typing import Any
 
-import typer
+import click
 
 from zeroplan.cli.progress import part, watched
 from zeroplan.cli.screen import View
@@ -55,7 +55,7 @@ def run(options: Options, *, real: bool, cuda: bool, save: str | None, force: bo
             for job, measured, rows in results
         ]  # fmt: skip
         scope = json_objects.scope_object(request.scope)
-        typer.echo(json_objects.dumps(Verify(scope=scope, runs=runs, assumed=request.assumed)))
+        click.echo(json_objects.dumps(Verify(scope=scope, runs=runs, assumed=request.assumed)))
     else:
         from zeroplan.report import console, rendered
         from zeroplan.report import verify as report

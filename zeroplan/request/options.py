@@ -1,6 +1,6 @@
 """The options that commands and functions share, each declared once: its type, how it is read, and its help.
 
-`zeroplan.cli.options` makes typer's options of the declarations, `zeroplan.api` its keyword arguments.
+`zeroplan.cli.options` makes click's options of the declarations, `zeroplan.api` its keyword arguments.
 """
 
 # No `from __future__ import annotations` here: typing compiles each string, which a start has to wait for.

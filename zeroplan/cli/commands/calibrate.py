@@ -1,25 +1,20 @@
 """The options of `zeroplan calibrate`."""
 
-# As in options.py: annotations stay objects, not strings.
-from typing import Annotated
+from __future__ import annotations
 
-import typer
-
-from zeroplan.cli.options import Json
+from zeroplan.cli.command import command
+from zeroplan.cli.options import JSON, PanelOption
 
 
-def calibrate(
-    *,
-    output: Annotated[
-        str | None,
-        typer.Option("-o", "--output", metavar="FILE.yaml", help="Write a node's file, which --cluster then reads."),
-    ] = None,
-    disk: Annotated[str, typer.Option("--disk", metavar="DIR", help="A folder on the disk to measure.")] = ".",
-    quick: Annotated[bool, typer.Option("--quick", help="Shorter and smaller, and less exact.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-    json: Json = False,
-) -> None:
+@command(
+    PanelOption(["-o", "--output"], metavar="FILE.yaml", help="Write a node's file, which --cluster then reads."),
+    PanelOption(["--disk"], default=".", metavar="DIR", help="A folder on the disk to measure."),
+    PanelOption(["--quick"], is_flag=True, help="Shorter and smaller, and less exact."),
+    PanelOption(["--force"], is_flag=True, help="Replace an existing file."),
+    JSON,
+)
+def calibrate(output: str | None, disk: str, *, quick: bool, force: bool, json: bool) -> int:
     """Measure this machine: host and disk, and its GPUs where torch sees any (that part was run on no GPU yet)."""
     from zeroplan.cli.calibrate import run
 
-    raise typer.Exit(run(output=output, disk=disk, quick=quick, force=force, json=json))
+    return run(output=output, disk=disk, quick=quick, force=force, json=json)

@@ -1,65 +1,53 @@
 """The options of `zeroplan check`."""
 
-# As in options.py: annotations stay objects, not strings.
-from functools import partial
-from typing import Annotated
+from __future__ import annotations
 
-import typer
+import click
 
-from zeroplan.cli.options import with_options
+from zeroplan.cli.command import command
+from zeroplan.cli.options import PanelOption, file_names, shared_options
 from zeroplan.request.options import Options, Words
 
 STATED = ("config", "stage", "offload_optimizer", "offload_param", "rank", "backend")
 """What the files say themselves, and what has another name here."""
 
 
-@partial(with_options, without=STATED)
+@command(
+    *shared_options(without=STATED),
+    click.Argument(["files"], nargs=-1, required=True, metavar="FILE...", shell_complete=file_names),
+    PanelOption(
+        ["reader", "--for"], metavar="deepspeed|hf|accelerate|lightning",
+        help='Who reads it (guessed from the file). So what "auto" means, and what is filled in.',
+    ),
+    PanelOption(
+        ["--trainer-args"], metavar="FILE",
+        help="TrainingArguments as JSON or YAML. Where they and the config say different things.",
+    ),
+    PanelOption(
+        ["--client-optimizer"], metavar="yes|no", help="Whether the training script builds an optimizer."
+    ),
+    PanelOption(["--accelerator"], default="cuda", metavar="cuda|cpu", help="What it runs on."),
+    PanelOption(["--deepspeed"], metavar="0.19.8", help="Of which version (the newest known)."),
+    PanelOption(
+        ["form", "--format"], default="full", metavar="full|concise|json|github|sarif|markdown|junit",
+        help="How findings are written.",
+    ),
+    PanelOption(["--select"], multiple=True, metavar="ZP4,ZP101", help="Only these rules."),
+    PanelOption(["--ignore"], multiple=True, metavar="ZP206", help="Not these rules."),
+    PanelOption(
+        ["--fail-on"], metavar="error|warning|advice", help="From which severity the exit code is 1."
+    ),
+    PanelOption(["--exit-zero"], is_flag=True, help="Exit code 0 whatever is found."),
+    PanelOption(
+        ["--fix"], is_flag=True, help="Mend what has one right answer. The rest of the file stays as it is."
+    ),
+    PanelOption(["--diff"], is_flag=True, help="Show what --fix would change, and write nothing."),
+)  # fmt: skip
 def check(
-    options: Words,
-    *,
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", show_default=False)],
-    reader: Annotated[
-        str | None,
-        typer.Option("--for", metavar="deepspeed|hf|accelerate|lightning", show_default=False,
-                     help='Who reads it (guessed from the file). So what "auto" means, and what is filled in.'),
-    ] = None,
-    trainer_args: Annotated[
-        str | None,
-        typer.Option("--trainer-args", metavar="FILE", show_default=False,
-                     help="TrainingArguments as JSON or YAML. Where they and the config say different things."),
-    ] = None,
-    client_optimizer: Annotated[
-        str | None,
-        typer.Option("--client-optimizer", metavar="yes|no", show_default=False,
-                     help="Whether the training script builds an optimizer."),
-    ] = None,
-    accelerator: Annotated[str, typer.Option("--accelerator", metavar="cuda|cpu", help="What it runs on.")] = "cuda",
-    deepspeed: Annotated[
-        str | None,
-        typer.Option("--deepspeed", metavar="0.19.8", help="Of which version (the newest known).", show_default=False),
-    ] = None,
-    form: Annotated[
-        str,
-        typer.Option("--format", metavar="full|concise|json|github|sarif|markdown|junit",
-                     help="How findings are written."),
-    ] = "full",
-    select: Annotated[
-        list[str] | None, typer.Option("--select", metavar="ZP4,ZP101", help="Only these rules.", show_default=False)
-    ] = None,
-    ignore: Annotated[
-        list[str] | None, typer.Option("--ignore", metavar="ZP206", help="Not these rules.", show_default=False)
-    ] = None,
-    fail_on: Annotated[
-        str | None,
-        typer.Option("--fail-on", metavar="error|warning|advice", show_default="warning",
-                     help="From which severity the exit code is 1."),
-    ] = None,
-    exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit code 0 whatever is found.")] = False,
-    fix: Annotated[
-        bool, typer.Option("--fix", help="Mend what has one right answer. The rest of the file stays as it is.")
-    ] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="Show what --fix would change, and write nothing.")] = False,
-) -> None:
+    options: Words, files: tuple[str, ...], reader: str | None, trainer_args: str | None, client_optimizer: str | None,
+    accelerator: str, deepspeed: str | None, form: str, select: tuple[str, ...], ignore: tuple[str, ...],
+    fail_on: str | None, *, exit_zero: bool, fix: bool, diff: bool,
+) -> int:  # fmt: skip
     """What DeepSpeed refuses in a ds_config.json, ignores or does otherwise, and the line that mends it.
 
     With --model, --gpus and a card also whether it fits. Options left out are taken from tool.zeroplan in the
@@ -74,8 +62,8 @@ def check(
     if "gpus" in project:
         options = {"gpus": project["gpus"], **options}
     refuse_several(options)
-    raise typer.Exit(run(CheckCommand(
+    return run(CheckCommand(
         files, Options(**options), reader or project.get("for"), trainer_args, client_optimizer, accelerator,
-        deepspeed or project.get("deepspeed"), form, select or project.get("select", []),
-        ignore or project.get("ignore", []), fail_on or project.get("fail-on", "warning"), exit_zero, fix, diff,
-    )))  # fmt: skip
+        deepspeed or project.get("deepspeed"), form, select or project.get("select", ()),
+        ignore or project.get("ignore", ()), fail_on or project.get("fail-on", "warning"), exit_zero, fix, diff,
+    ))  # fmt: skip

@@ -1,13 +1,14 @@
 """The options of `zeroplan clusters`."""
 
-# As in options.py: annotations stay objects, not strings.
-import typer
+from __future__ import annotations
 
-from zeroplan.cli.options import Json
+from zeroplan.cli.command import command
+from zeroplan.cli.options import JSON
 
 
-def clusters(*, json: Json = False) -> None:
+@command(JSON)
+def clusters(*, json: bool) -> int:
     """List the node presets."""
     from zeroplan.cli import lists
 
-    raise typer.Exit(lists.clusters(json=json))
+    return lists.clusters(json=json)

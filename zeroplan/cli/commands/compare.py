@@ -1,18 +1,16 @@
 """The options of `zeroplan compare`."""
 
-# As in options.py: annotations stay objects, not strings.
-from functools import partial
+from __future__ import annotations
 
-import typer
-
-from zeroplan.cli.options import Json, Quiet, Verbose, with_options
+from zeroplan.cli.command import command
+from zeroplan.cli.options import JSON, MODEL_WORD, QUIET, VERBOSE, shared_options
 from zeroplan.request.options import Words
 
 
-@partial(with_options, positional=True)
-def compare(options: Words, *, json: Json = False, quiet: Quiet = False, verbose: Verbose = 0) -> None:
+@command(MODEL_WORD, *shared_options(), JSON, QUIET, VERBOSE)
+def compare(options: Words, *, json: bool, quiet: bool, verbose: int) -> int:
     """Strategies or GPU counts side by side: give several values, as in --gpus 8,64,512 or --stage 1,2,3."""
     from zeroplan.cli.compare import run
     from zeroplan.cli.screen import View
 
-    raise typer.Exit(run(options, view=View(json, quiet, verbose)))
+    return run(options, view=View(json, quiet, verbose))

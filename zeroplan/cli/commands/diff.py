@@ -1,24 +1,21 @@
 """The options of `zeroplan diff`."""
 
-# As in options.py: annotations stay objects, not strings.
-from typing import Annotated
+from __future__ import annotations
 
-import typer
+import click
 
-from zeroplan.cli.options import Json, Quiet, Verbose, with_options
+from zeroplan.cli.command import command
+from zeroplan.cli.options import JSON, QUIET, VERBOSE, file_names, shared_options
 from zeroplan.request.options import Words
 
 
-@with_options
-def diff(
-    options: Words,
-    *,
-    first: Annotated[str, typer.Argument(metavar="A.json", show_default=False)],
-    second: Annotated[str, typer.Argument(metavar="B.json", show_default=False)],
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
+@command(
+    *shared_options(),
+    click.Argument(["first"], metavar="A.json", shell_complete=file_names),
+    click.Argument(["second"], metavar="B.json", shell_complete=file_names),
+    JSON, QUIET, VERBOSE,
+)  # fmt: skip
+def diff(options: Words, first: str, second: str, *, json: bool, quiet: bool, verbose: int) -> int:
     """Which differences between two ds_config.json (one may be -, standard input) matter for a --model on --gpus: what
     each changes in bytes, calls and seconds by itself, and what all do together. Without a model: the keys that differ
     in meaning, defaults filled in.
@@ -26,4 +23,4 @@ def diff(
     from zeroplan.cli.diff import run
     from zeroplan.cli.screen import View
 
-    raise typer.Exit(run(first, second, options, view=View(json, quiet, verbose)))
+    return run(first, second, options, view=View(json, quiet, verbose))

@@ -1,45 +1,30 @@
 """The options of `zeroplan estimate`."""
 
-# As in options.py: annotations stay objects, not strings.
-from functools import partial
-from typing import Annotated
+from __future__ import annotations
 
-import typer
-
-from zeroplan.cli.options import OUTPUT, Json, Quiet, Verbose, with_options
+from zeroplan.cli.command import command
+from zeroplan.cli.options import JSON, MODEL_WORD, OUTPUT, QUIET, VERBOSE, PanelOption, shared_options
 from zeroplan.request.options import Words
 
-Accounting = Annotated[
-    str,
-    typer.Option(
-        "--accounting", metavar="deepspeed|paper", rich_help_panel=OUTPUT,
+
+@command(
+    MODEL_WORD, *shared_options(),
+    PanelOption(["--timeline"], is_flag=True, panel=OUTPUT, help="Draw allocated bytes over a step."),
+    PanelOption(
+        ["--partial"], is_flag=True, panel=OUTPUT,
+        help="Where a part of the job is not planned: what GPUs hold between steps, with no verdict and no time.",
+    ),
+    JSON, QUIET, VERBOSE,
+    PanelOption(
+        ["--accounting"], default="deepspeed", metavar="deepspeed|paper", panel=OUTPUT,
         help="Whose bytes --json holds (tables show both).",
     ),
-]  # fmt: skip
-
-
-@partial(with_options, positional=True)
+)  # fmt: skip
 def estimate(
-    options: Words,
-    *,
-    timeline: Annotated[
-        bool, typer.Option("--timeline", help="Draw allocated bytes over a step.", rich_help_panel=OUTPUT)
-    ] = False,
-    partial: Annotated[
-        bool,
-        typer.Option(
-            "--partial", rich_help_panel=OUTPUT,
-            help="Where a part of the job is not planned: what GPUs hold between steps, with no verdict and no time.",
-        ),
-    ] = False,
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-    accounting: Accounting = "deepspeed",
-) -> None:
+    options: Words, *, timeline: bool, partial: bool, json: bool, quiet: bool, verbose: int, accounting: str
+) -> int:
     """Memory per GPU and traffic of a strategy, or of ZeRO 0-3 side by side."""
     from zeroplan.cli.estimate import run
     from zeroplan.cli.screen import View
 
-    code = run(options, view=View(json, quiet, verbose), accounting=accounting, timeline=timeline, partial=partial)
-    raise typer.Exit(code)
+    return run(options, view=View(json, quiet, verbose), accounting=accounting, timeline=timeline, partial=partial)

@@ -1,13 +1,14 @@
 """The options of `zeroplan gpus`."""
 
-# As in options.py: annotations stay objects, not strings.
-import typer
+from __future__ import annotations
 
-from zeroplan.cli.options import Json
+from zeroplan.cli.command import command
+from zeroplan.cli.options import JSON
 
 
-def gpus(*, json: Json = False) -> None:
+@command(JSON)
+def gpus(*, json: bool) -> int:
     """List the GPU presets."""
     from zeroplan.cli import lists
 
-    raise typer.Exit(lists.gpus(json=json))
+    return lists.gpus(json=json)

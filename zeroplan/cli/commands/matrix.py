@@ -1,28 +1,22 @@
 """The options of `zeroplan matrix`."""
 
-# As in options.py: annotations stay objects, not strings.
-from functools import partial
-from typing import Annotated
+from __future__ import annotations
 
-import typer
-
-from zeroplan.cli.options import OUTPUT, Json, Quiet, Verbose, with_options
+from zeroplan.cli.command import command
+from zeroplan.cli.options import JSON, MODEL_WORD, OUTPUT, QUIET, VERBOSE, PanelOption, shared_options
 from zeroplan.request.options import Words
 
 
-@partial(with_options, positional=True)
-def matrix(
-    options: Words,
-    *,
-    form: Annotated[
-        str, typer.Option("--format", metavar="text|markdown|csv", help="How it is written.", rich_help_panel=OUTPUT)
-    ] = "text",
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-) -> None:
+@command(
+    MODEL_WORD, *shared_options(),
+    PanelOption(
+        ["form", "--format"], default="text", metavar="text|markdown|csv", panel=OUTPUT, help="How it is written."
+    ),
+    JSON, QUIET, VERBOSE,
+)  # fmt: skip
+def matrix(options: Words, form: str, *, json: bool, quiet: bool, verbose: int) -> int:
     """Models by strategies, with what each GPU needs: --params 1.3B,7B,13B,70B or --model a,b."""
     from zeroplan.cli.matrix import run
     from zeroplan.cli.screen import View
 
-    raise typer.Exit(run(options, form=form, view=View(json, quiet, verbose)))
+    return run(options, form=form, view=View(json, quiet, verbose))

@@ -1,19 +1,16 @@
 """The options of `zeroplan models`."""
 
-# As in options.py: annotations stay objects, not strings.
-from typing import Annotated
+from __future__ import annotations
 
-import typer
+import click
 
-from zeroplan.cli.options import Json
+from zeroplan.cli.command import command
+from zeroplan.cli.options import JSON, file_names
 
 
-def models(
-    name: Annotated[str | None, typer.Argument(show_default=False)] = None,
-    *,
-    json: Json = False,
-) -> None:
+@command(click.Argument(["name"], required=False, shell_complete=file_names), JSON)
+def models(name: str | None, *, json: bool) -> int:
     """List the model presets, or the tensors of one model."""
     from zeroplan.cli import lists
 
-    raise typer.Exit(lists.models(name, json=json))
+    return lists.models(name, json=json)

@@ -1,13 +1,14 @@
 """The options of `zeroplan rules`."""
 
-# As in options.py: annotations stay objects, not strings.
-import typer
+from __future__ import annotations
 
-from zeroplan.cli.options import Json
+from zeroplan.cli.command import command
+from zeroplan.cli.options import JSON
 
 
-def rules(*, json: Json = False) -> None:
+@command(JSON)
+def rules(*, json: bool) -> int:
     """List the rules of `zeroplan check`."""
     from zeroplan.cli.check import rules as listed
 
-    raise typer.Exit(listed(json=json))
+    return listed(json=json)

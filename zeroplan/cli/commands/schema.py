@@ -1,27 +1,21 @@
 """The options of `zeroplan schema`."""
 
-# As in options.py: annotations stay objects, not strings.
-from typing import Annotated
+from __future__ import annotations
 
-import typer
+from zeroplan.cli.command import command
+from zeroplan.cli.options import PanelOption
 
 
-def schema(
-    *,
-    of: Annotated[
-        str | None,
-        typer.Option("--of", metavar="COMMAND", help="Of what this command prints with --json.", show_default=False),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write it ('-': standard output).", show_default=False),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-) -> None:
+@command(
+    PanelOption(["--of"], metavar="COMMAND", help="Of what this command prints with --json."),
+    PanelOption(["-o", "--output"], metavar="FILE", help="Write it ('-': standard output)."),
+    PanelOption(["--force"], is_flag=True, help="Replace an existing file."),
+)
+def schema(of: str | None, output: str | None, *, force: bool) -> int:
     """A JSON Schema of ds_config.json for editors: keys, values, defaults, what was removed or is passed over.
 
     With --of that of a command's --json: keys, types, meanings and units.
     """
     from zeroplan.cli.schema import run
 
-    raise typer.Exit(run(of, output, force=force))
+    return run(of, output, force=force)
