@@ -28,6 +28,9 @@ PLANS = {
         "model": "qwen3-0.6b", "for": "hf", "stage": "2", "checkpointing": "selective", "precision": "fp32",
         "optimizer": "adafactor",
     },
+    "Trainer, two ranks, stage 3, feed-forward layers alone train": {
+        "model": "smollm2-135m", "for": "hf", "gpus": "2", "stage": "3", "checkpointing": "full", "train": "*.mlp.*",
+    },
     "DeepSpeed, two ranks, stage 3, all layers": {
         "model": "llama-3.2-1b", "for": "deepspeed", "gpus": "2", "stage": "3", "checkpointing": "full",
     },

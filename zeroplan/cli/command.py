@@ -74,7 +74,7 @@ def _call(function: Callable[..., int], params: Sequence[click.Parameter], /, **
     groups: dict[str, dict[str, Any]] = {group: {} for group in grouped.values()}
     for name, group in grouped.items():
         value = values.pop(name)
-        if value is not None:
+        if value is not None and value != ():  # of one that may be repeated
             groups[group][name] = value
     word = values.pop(MODEL_WORD.name, None)
     if word is not None:

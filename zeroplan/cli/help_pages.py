@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 OF_A_JOB = ("ask", "estimate", "recommend", "compare", "diff", "matrix", "explain", "verify", "observe")
 SCOPE = (
-    "Scope: full training of one text model, every sequence of --seq tokens. Not planned: adapters (LoRA, QLoRA), "
-    "frozen or quantized weights, a second model (DPO, PPO), generation, evaluation, images, tensor or sequence "
+    "Scope: training of one text model, whole or in part, every sequence of --seq tokens. Not planned: adapters (LoRA, "
+    "QLoRA), quantized weights, a second model (DPO, PPO), generation, evaluation, images, tensor or sequence "
     "parallelism."
 )
 """`zeroplan.specs.scope` says it of a job."""
-SHORT_SCOPE = "Scope: full training of one text model (no adapters, no quantized weights)."
+SHORT_SCOPE = "Scope: training of one text model (no adapters, no quantized weights)."
 
 Rows = tuple[tuple[str, str], ...]
 

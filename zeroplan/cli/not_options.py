@@ -25,7 +25,7 @@ QUANTIZED = (
     "quantized weights (4 or 8 bit) are not planned yet: every weight trains here in --precision bf16, fp16, fp8 or "
     "fp32; leave it out for full training"
 )
-FROZEN = "frozen weights are not planned yet: every weight trains here; leave it out for full training"
+FROZEN = 'frozen weights are named by patterns of their parameters: write --freeze "*embed_tokens*"'
 SECOND_MODEL = (
     "a second model (a reference, reward or teacher model) and generation are not planned: one model trains here with "
     "its own loss; plan the trained model alone, and keep room for the other with --headroom"
@@ -53,7 +53,7 @@ FOREIGN: tuple[Foreign, ...] = (
              "adapter-*", "finetuning-type",
              "train-type", "tuner-type", "target-modules", "modules-to-save"), ADAPTERS),
     Foreign(("qlora", "load-in-*", "quant*", "bnb-*", "gptq*", "awq*"), QUANTIZED),
-    Foreign(("freeze", "freeze-*", "trainable-*"), FROZEN),
+    Foreign(("freeze-*", "trainable-*"), FROZEN),
     Foreign(("ref", "ref-*", "reference-*", "reward-*", "teacher*", "dpo", "ppo", "grpo", "rlhf*", "orpo", "kto",
              "vllm*", "draft-model"), SECOND_MODEL),
     Foreign(("fsdp*",), FSDP),

@@ -62,6 +62,6 @@ def grouped_options(group: str, declared: Mapping[str, Option]) -> list[PanelOpt
     """Declared options as one argument of a command's function."""
     return [
         PanelOption([flag(name)], group=group, panel=option.panel, metavar=option.metavar, help=option.text,
-                    default=option.usual)
+                    default=option.usual, multiple=option.repeats)
         for name, option in declared.items()
     ]  # fmt: skip

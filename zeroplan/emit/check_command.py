@@ -14,6 +14,7 @@ def checked(job: Job, target: str) -> str:
     cluster = job.cluster
     words = ["zeroplan", "check", "ds_config.json", "--for", target]
     words += ["--params", job.model.name] if job.model.inferred else ["--model", "config.json"]
+    words += [word for name in ("freeze", "train") for each in getattr(job.model, name) for word in (f"--{name}", each)]
     words += ["--gpus", f"{cluster.nodes}x{cluster.gpus_per_node}", "--seq", str(job.workload.seq)]
     if cluster.gpu:
         words += ["--gpu", cluster.gpu.name]

@@ -25,7 +25,7 @@ Copy it under another name before you put your own model and data in: zeroplan r
 '''
 HF = '''\
 import json
-from pathlib import Path
+{matching}from pathlib import Path
 
 {deepspeed}import torch
 from transformers import AutoConfig, {auto}, HfArgumentParser, Trainer, TrainingArguments
@@ -51,7 +51,7 @@ def main():
 '''
 DEEPSPEED = '''\
 import argparse
-from pathlib import Path
+{matching}from pathlib import Path
 
 import deepspeed
 import torch
@@ -86,7 +86,7 @@ def main():
 '''
 ACCELERATE = '''\
 import argparse
-from pathlib import Path
+{matching}from pathlib import Path
 
 import torch
 from accelerate import Accelerator
@@ -122,7 +122,7 @@ def main():
 '''
 LIGHTNING = '''\
 import argparse
-from pathlib import Path
+{matching}from pathlib import Path
 
 import torch
 from lightning.pytorch import LightningModule
@@ -208,7 +208,7 @@ def train_script(job: Job, target: str) -> str:
     """The text of train.py."""
     strategy, by_config = job.strategy, bool(OPTIMIZERS[job.strategy.optimizer].config_type)
     auto = "AutoModelForMaskedLM" if _is_encoder(job) else "AutoModelForCausalLM"
-    lines = _calls(strategy, target)
+    lines = [*_freezing(job), *_calls(strategy, target)]
     made, more = OWN_OPTIMIZERS.get(strategy.optimizer, ("", "")), []
     if target != "hf" and not by_config:
         more.append(made[0])
@@ -224,6 +224,7 @@ def train_script(job: Job, target: str) -> str:
     indent = " " * (12 if target == "lightning" else 4)
     body = TEXTS[target].format(
         auto=auto,
+        matching="from fnmatch import fnmatchcase\n" if job.model.frozen else "",
         imports="".join(f"{line}\n" for line in more),
         tokens=TOKENS,
         seq=job.workload.seq,
@@ -244,6 +245,23 @@ def train_script(job: Job, target: str) -> str:
 
 def _is_encoder(job: Job) -> bool:
     return job.model.family == "bert" and not job.model.config.get("is_decoder")
+
+
+def _freezing(job: Job) -> list[str]:
+    """Parameters that do not train; with checkpointing the words' embeddings ask for a gradient in any case, as without
+    one a checkpointed layer has nothing to run backward to.
+    """
+    model = job.model
+    if not model.frozen:
+        return []
+    named = "any(fnmatchcase(name, pattern) for pattern in {})"
+    kept = [named.format(list(model.train))] if model.train else []
+    some = [f"not {named.format(list(model.freeze))}"] if model.freeze != ("*",) else []
+    lines = [
+        "for name, parameter in model.named_parameters():",
+        f"    parameter.requires_grad_({' or '.join([*kept, *some])})",
+    ]
+    return [*lines, "model.enable_input_require_grads()"] if job.strategy.recomputing.every else lines
 
 
 def _calls(strategy: Strategy, target: str) -> list[str]:

@@ -30,11 +30,15 @@ class Option(NamedTuple):
     text: str
     usual: str | None = None
     """What it is where nobody says, if the help shows it."""
+    repeats: bool = False
+    """It may be typed several times; its values are read together."""
 
 
-def option(read: Reader, panel: str, metavar: str, text: str, usual: str | None = None) -> Any:
+def option(
+    read: Reader, panel: str, metavar: str, text: str, usual: str | None = None, *, repeats: bool = False
+) -> Any:
     """A field of a dataclass of options; None where nothing was stated."""
-    return field(default=usual, metadata={"option": Option(read, panel, metavar, text, usual)})
+    return field(default=usual, metadata={"option": Option(read, panel, metavar, text, usual, repeats)})
 
 
 def declared(kind: type) -> dict[str, Option]:
@@ -71,6 +75,14 @@ class Options(ForScript):
         values.parameters, MODEL, "7B", "Parameter count, when only that is known."
     )
     model: str | None = option(values.text, MODEL, "NAME", "Preset, config.json or its folder, or org/name.")
+    freeze: tuple[str, ...] | None = option(
+        values.patterns, MODEL, "PATTERN",
+        "Parameters that do not train. By their names, as in *embed_tokens*; may be repeated.", repeats=True,
+    )  # fmt: skip
+    train: tuple[str, ...] | None = option(
+        values.patterns, MODEL, "PATTERN",
+        "Parameters that train all the same. Without --freeze these alone; may be repeated.", repeats=True,
+    )  # fmt: skip
     config: str | None = option(
         values.text, JOB, "FILE", "The strategy is that of this ds_config.json. - is standard input."
     )
@@ -188,6 +200,8 @@ class Words(TypedDict, total=False):
 
     params: Numbers | None
     model: Paths | None
+    freeze: str | Sequence[str] | None
+    train: str | Sequence[str] | None
     config: Paths | None
     seq: Numbers | None
     micro_batch: Numbers | None

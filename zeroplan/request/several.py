@@ -37,7 +37,8 @@ def lists(
     Raises `QuantityError` for an option that the command takes one value of; `instead`: what to write for it.
     """
     with_card(stated.get("gpus"), stated.get("gpu"))  # two cards are none of several
-    several = {name: parts for name in OPTIONS if len(parts := _parts(stated.get(name))) > 1}
+    single = (name for name, option in OPTIONS.items() if not option.repeats)
+    several = {name: parts for name in single if len(parts := _parts(stated.get(name))) > 1}
     for name in several:
         _check_varies(name, label(name, stated[name]), takes, command, instead)
     for name in takes:

@@ -130,6 +130,18 @@ def text(name: str, value: Any) -> str:
     return written(name, value)
 
 
+def patterns(name: str, value: Any) -> tuple[str, ...]:
+    """Globs of parameters' names: one, or several."""
+    several = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else ()
+    wrong = [each for each in several if not isinstance(each, str) or not each.strip()]
+    if wrong or not several:
+        raise QuantityError(
+            f"{flag(name)}: found {shown(str(wrong[0] if wrong else value))}, expected a pattern of parameters' names; "
+            f'write {flag(name)} "*embed_tokens*"'
+        )
+    return several
+
+
 def parameters(name: str, value: Any) -> Written[int]:
     if isinstance(value, Written):
         return value

@@ -14,7 +14,7 @@ from zeroplan.plan import OFFLOADS
 from zeroplan.progress import part, tell
 from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.request.options import Options
-from zeroplan.request.request import Request
+from zeroplan.request.request import Request, read_trained
 from zeroplan.request.several import cards_named
 from zeroplan.request.values import AUTO
 from zeroplan.results.planning import read_plan, usual_sequences
@@ -92,13 +92,14 @@ def largest_models(stated: Mapping[str, Any], script: Script) -> LargestModels:
         raise ContradictionError("--max-params looks for the size; leave out --params and --model")
     if cards_named(stated) or stated.get("gpus") == AUTO:
         raise ContradictionError("--max-params asks of one cluster; write one card and --gpus 8 or --gpus 4x8")
-    request = read_plan(Options(script, **stated))
+    options = Options(script, **stated)
+    request = read_plan(options)
     sizes: dict[str, Largest | None] = {}
     rows = _rows(request)
     for number, (name, (nvme, fixed)) in enumerate(rows.items(), 1):
         part(name, number, len(rows))
         before = max((one.parameters for one in sizes.values() if one), default=0)
-        sizes[name] = _largest(request, nvme, fixed, before)
+        sizes[name] = _largest(options, request, nvme, fixed, before)
     notes = [] if request.cluster.host_memory or _offload_stated(request) else [NO_HOST]
     scope = request.scope._replace(model="a llama-shaped model")
     return LargestModels(sizes, request.cluster, notes, _assumed(request), scope, request.headroom)
@@ -119,12 +120,15 @@ def _rows(request: Request) -> dict[str, tuple[int | None, dict[str, Any]]]:
     return rows
 
 
-def _largest(request: Request, nvme: int | None, fixed: dict[str, Any], before: int) -> Largest | None:
+def _largest(
+    options: Options, request: Request, nvme: int | None, fixed: dict[str, Any], before: int
+) -> Largest | None:  # fmt: skip
     cluster = request.cluster._replace(nvme=nvme)
 
     def sized(parameters: int) -> Job:
         tell(f"trying {count(parameters)}")
-        return request._replace(model=infer(parameters, count(parameters)), cluster=cluster, fixed=fixed).job()
+        model = read_trained(options, infer(parameters, count(parameters)))
+        return request._replace(model=model, cluster=cluster, fixed=fixed).job()
 
     return largest(sized, fixed, request.reserve, near=before)
 

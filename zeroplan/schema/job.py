@@ -71,7 +71,7 @@ class ScopeObject(JsonObject):
     """The job that the numbers are of."""
 
     trains: str
-    """What is trained: every weight."""
+    """What is trained: every weight, or how many of the parameters."""
     model: str
     """The model, with its class where one is known."""
     loss: str

@@ -254,6 +254,10 @@ class Model(NamedTuple):
     as."""
     approximate: float = 0.0
     """Share by which memory may be off, where the shape was read from a family that is not described."""
+    freeze: tuple[str, ...] = ()
+    """Patterns of the names of parameters that do not train, as `with_frozen` was given them; `train`: of those that
+    train all the same."""
+    train: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         """By identity: a search looks the same model up thousands of times."""
@@ -322,4 +326,4 @@ def with_frozen(model: Model, patterns: Sequence[str], trainable: Sequence[str] 
     tensors = tuple([tensor._replace(trainable=not is_frozen(tensor.name)) for tensor in model.tensors])
     if not any(tensor.trainable for tensor in tensors):
         raise ContradictionError(f"{model.name}: all parameters are frozen; leave one to train")
-    return model._replace(tensors=tensors)
+    return model._replace(tensors=tensors, freeze=tuple(patterns), train=tuple(trainable))

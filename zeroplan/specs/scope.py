@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from zeroplan.specs.model import Model, Unplanned
+from zeroplan.units import count
 
-TRAINS = "every weight"
+EVERY_WEIGHT = "every weight"
 EXCLUDED = ("a second model", "generation", "evaluation", "images or audio")
 """Parts of a training job that no number has in it; memory of a model being saved is in the host's range alone."""
 
@@ -24,11 +25,14 @@ class Scope(NamedTuple):
     """Tokens of every sequence; none is shorter, and none is padded."""
     unplanned: tuple[Unplanned, ...] = ()
     """What of the user's own job is not planned, where `--partial` takes what still holds."""
+    trains: str = EVERY_WEIGHT
+    """What trains, in words."""
 
     @property
     def line(self) -> str:
+        training = "full training" if self.trains == EVERY_WEIGHT else f"training of {self.trains}"
         return (
-            f"Scope: full training of {self.model}, {self.loss}, every sequence {self.seq:,} tokens; no second model, "
+            f"Scope: {training} of {self.model}, {self.loss}, every sequence {self.seq:,} tokens; no second model, "
             "generation or evaluation."
         )
 
@@ -45,4 +49,12 @@ def scope(models: Iterable[Model], seq: int, unplanned: tuple[Unplanned, ...] = 
     classes = {model.architecture for model in several} - {""}
     name = several[0].name if len(several) == 1 else "each model"
     name += f" ({classes.pop()})" if len(several) == len(classes) == 1 else ""
-    return Scope(name, " or ".join(losses), seq, unplanned)
+    return Scope(name, " or ".join(losses), seq, unplanned, " or ".join(dict.fromkeys(map(what_trains, several))))
+
+
+def what_trains(model: Model) -> str:
+    """What of a model trains."""
+    if not model.frozen:
+        return EVERY_WEIGHT
+    trained, whole = model.trainable_parameters, model.parameters
+    return f"{count(trained)} of {count(whole)} parameters ({trained / whole:.2%}, the others frozen)"

@@ -108,7 +108,10 @@ def numbers(job: Job, choice: Choice, fixed: Values) -> Numbers:
     stage, hidden = choice["stage"], job.model.shape.hidden
     if stage == 0:
         return {}
-    values: Numbers = {"reduce_bucket_size": (job.strategy.reduce_bucket_size, *REDUCE, hidden * hidden)}
+    buckets: tuple[int, ...] = (job.strategy.reduce_bucket_size, *REDUCE, hidden * hidden)
+    if job.model.frozen and "reduce_bucket_size" not in fixed:  # one larger than what trains is memory alone
+        buckets = tuple(min(size, job.model.trainable_parameters) for size in buckets)
+    values: Numbers = {"reduce_bucket_size": buckets}
     if stage == 3:
         values |= _of_stage_3(job, choice, fixed)
     values["overlap_comm"] = (True, False) if stage < 3 else (True,)  # stage 3 holds no byte more for it
