@@ -90,3 +90,13 @@ def test_the_largest_model_is_larger_where_little_trains(zeroplan):
              "--micro-batch", "1", "--seq", "512", "--json")  # fmt: skip
     whole, part = (zeroplan(*words, *more).json["largest"] for more in ((), ("--train", "*.norm.*")))
     assert part["without offload"]["parameters"] > 2 * whole["without offload"]["parameters"]
+
+
+def test_mfu_counts_the_gradients_that_are_made(zeroplan):
+    """Norms alone train: of each product one gradient, its input's, so 4·Ψ·T in place of 6·Ψ·T; attention runs back whole.
+    Llama-3.2-1B has 16 layers of 2,048; an A100 gives 312 TFLOP/s.
+    """
+    words = ("--model", "llama-3.2-1b", "--gpus", "1", "--gpu", "a100-80gb", "--stage", "2", "--train", "*norm*", "--json")
+    time = zeroplan("estimate", *words).json["time"]
+    flops = 4 * 1_235_814_400 * 2048 + 12 * 16 * 2048 * 2048 * 2048
+    assert time["utilisation"][0]["value"] == pytest.approx(flops / (312e12 * time["step"]), rel=1e-6)

@@ -6,12 +6,14 @@ All are parts of the exact count, so nothing is left out that would fit; what re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from zeroplan.costs.engines import engine_of
 from zeroplan.costs.ledger import resident
 from zeroplan.costs.outside import outside
 from zeroplan.costs.passes import timeline_request
 from zeroplan.errors import ContradictionError
-from zeroplan.fit import gpu_limit, host_fit, nvme_fit
+from zeroplan.fit import TierFit, gpu_limit, host_fit, nvme_fit
 from zeroplan.ledger import total
 from zeroplan.search.space import Configuration
 from zeroplan.specs.job import Job
@@ -60,8 +62,15 @@ def has_room(configuration: Configuration, reserve: float | None) -> bool:
     """Whether card, host and disks have room for so much, with the numbers that hold least on each."""
     job = configuration.minimum_memory
     on_host = [job, *configuration.with_less_on_host(job)][-1]
-    engine = engine_of(job)
-    tiers = host_fit(job, engine.host(on_host)), nvme_fit(job, total(engine.nvme(on_host).peak.lines))
-    if not all(tier.fits is not False if reserve is None else tier.enough for tier in tiers):
+    if not all(tier.fits is not False if reserve is None else tier.enough for tier in _beside_gpu(job, on_host)):
         return False
     return fits_by_bound(job, reserve)
+
+
+def _beside_gpu(job: Job, on_host: Job) -> Iterator[TierFit]:
+    """The tiers beside the GPU of which it is known what is there."""
+    engine = engine_of(job)
+    if job.cluster.host_memory is not None:
+        yield host_fit(job, engine.host(on_host))
+    if job.cluster.nvme is not None:
+        yield nvme_fit(job, total(engine.nvme(on_host).peak.lines))

@@ -85,6 +85,7 @@ def _founded(entry: Term) -> str:
 
 MODEL = "model FLOPs (PaLM): 6·Ψ·T + 12·L·q·s·T, attention over all pairs of tokens, nothing counted twice"
 MODEL_CAUSAL = "model FLOPs, causal: 6·Ψ·T + 6·L·q·s·T, attention over a token and those before it"
+FROZEN = "; of backward's two thirds what runs of the layers, as weights are frozen"
 HARDWARE = "hardware FLOPs: products and causal attention as they run, with what checkpointing runs again"
 
 
@@ -106,11 +107,13 @@ def utilisation(job: Job, step: StepTime) -> tuple[Utilisation, ...]:
         return ()
     available = peak * step.total / job.strategy.micro_steps
     shape, tokens = job.model.shape, job.tokens
-    linear = timing.parameter_flops(active_parameters(job), tokens)
+    backward, frozen = backward_share(job), FROZEN * bool(job.model.frozen)
+    linear = timing.parameter_flops(active_parameters(job), tokens) * (1 + backward.products) / 3
     causal = timing.attention_flops(shape.queries, shape.layers, job.workload.seq, tokens)
+    causal *= (1 + BACKWARD_PRODUCTS * backward.layers) / 3
     return (
-        Utilisation(MFU, MODEL, (linear + 2 * causal) / available),
-        Utilisation(MFU_CAUSAL, MODEL_CAUSAL, (linear + causal) / available),
+        Utilisation(MFU, MODEL + frozen, (linear + 2 * causal) / available),
+        Utilisation(MFU_CAUSAL, MODEL_CAUSAL + frozen, (linear + causal) / available),
         Utilisation(HFU, HARDWARE, _as_run(job) / available),
     )
 
