@@ -2,9 +2,10 @@
 
 Configurations come in the order of a lower bound of what is minimised, which is known more and more closely: seconds of
 the operators, of the passes with what runs again, and of a step with the fastest numbers, whether they fit or not; or
-bytes of the GPU that are held, and those of activations beside them. Those that have no room for so much are left out,
-and once the bound is above the best nothing else can win. The others are evaluated exactly with a few numbers each, and
-the numbers of the best ones are changed as long as that helps (coordinate descent on a coarse grid).
+bytes of the GPU that are held, and those of activations or of gathered parameters beside them. Those that have no room
+for so much are left out, and once the bound is above the best nothing else can win. The others are evaluated exactly
+with a few numbers each, and the numbers of the best ones are changed as long as that helps (coordinate descent on a
+coarse grid).
 """
 
 from __future__ import annotations

@@ -95,11 +95,9 @@ def by_replay(job: Job) -> Hashable:
     return IdentityKey(micro_steps(job))
 
 
-def beside_order(strategy: Strategy) -> Hashable:
+def replay_free_key(strategy: Strategy) -> Hashable:
     """All of the strategy that neither the order of execution nor the replay of its gathers settles."""
-    return order_free_key(
-        strategy._replace(prefetch_bucket_size=0, max_live_parameters=0, max_reuse_distance=0)
-    )  # fmt: skip
+    return order_free_key(strategy._replace(prefetch_bucket_size=0, max_live_parameters=0, max_reuse_distance=0))
 
 
 def by_order(job: Job) -> Hashable:

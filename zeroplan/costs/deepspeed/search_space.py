@@ -109,7 +109,7 @@ def numbers(job: Job, choice: Choice, fixed: Values) -> Numbers:
     if stage == 0:
         return {}
     buckets: tuple[int, ...] = (job.strategy.reduce_bucket_size, *REDUCE, hidden * hidden)
-    if job.model.frozen and "reduce_bucket_size" not in fixed:  # one larger than what trains is memory alone
+    if job.model.frozen:  # one larger than what trains is memory alone
         buckets = tuple(min(size, job.model.trainable_parameters) for size in buckets)
     values: Numbers = {"reduce_bucket_size": buckets}
     if stage == 3:

@@ -17,7 +17,7 @@ from zeroplan.costs.allocations import (
 from zeroplan.costs.cache import cached, order_free_key
 from zeroplan.costs.deepspeed import optimizer_states
 from zeroplan.costs.deepspeed.events import GatheredTimeline
-from zeroplan.costs.deepspeed.fetch import beside_order, by_order, first_step_micro_steps, micro_steps
+from zeroplan.costs.deepspeed.fetch import by_order, first_step_micro_steps, micro_steps, replay_free_key
 from zeroplan.costs.deepspeed.layout import bucket_dtypes
 from zeroplan.costs.deepspeed.muon import GATHER_BUFFERS, matrices
 from zeroplan.costs.deepspeed.nvme_swap import on_gpu
@@ -127,7 +127,7 @@ AWAY_IN_THE_STEP = (PERSISTENT, GATHER_BUFFERS)
 """Residents that are not there while the optimizer runs."""
 
 
-@cached(beside_order, PHASES_KEPT, order=by_order)
+@cached(replay_free_key, PHASES_KEPT, order=by_order)
 def phase_memory(job: Job) -> PhaseMemory:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
     largest = micro_steps(job).largest

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from zeroplan.costs.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed import quantized_collectives
 from zeroplan.costs.deepspeed.events import Gather
-from zeroplan.costs.deepspeed.fetch import beside_order, by_order, by_replay, micro_steps
+from zeroplan.costs.deepspeed.fetch import by_order, by_replay, micro_steps, replay_free_key
 from zeroplan.costs.deepspeed.layout import (
     Group,
     bucket_dtypes,
@@ -36,7 +36,7 @@ from zeroplan.specs.strategy import Strategy
 MICRO_STEP, STEP = "micro_step", "step"
 
 
-@cached(beside_order, order=by_order)
+@cached(replay_free_key, order=by_order)
 def traffic(job: Job) -> tuple[Transfer, ...]:
     """Buckets are all-reduced at stages 1 and 2, so their volume is 3Ψ on a ring where the paper says 2Ψ.
 
