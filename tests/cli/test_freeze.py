@@ -100,3 +100,10 @@ def test_mfu_counts_the_gradients_that_are_made(zeroplan):
     time = zeroplan("estimate", *words).json["time"]
     flops = 4 * 1_235_814_400 * 2048 + 12 * 16 * 2048 * 2048 * 2048
     assert time["utilisation"][0]["value"] == pytest.approx(flops / (312e12 * time["step"]), rel=1e-6)
+
+
+def test_seconds_are_marked_as_compared_with_no_run(zeroplan):
+    words = (*LLAMA, "--gpu", "a100-80gb", "--stage", "2")
+    whole, part = (zeroplan("compare", *words, "--micro-batch", "1,2", *more).out for more in ((), ("--train", "*norm*")))
+    assert "~step" in whole
+    assert "?step" in part

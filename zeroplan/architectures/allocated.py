@@ -50,7 +50,7 @@ def allocated_at(expanded: ExpandedTrace, *, backward: bool, at: int, size: int)
     sums: Counter[str] = Counter()
     for of, amount in allocated(log, before + result.interval, size - result.offset).items():
         sums[kind(of)] += amount
-    by_layer = kept_by_layer(expanded)
+    by_layer = kinds_by_layer(expanded)
     for layers, sign in ((result.there, 1), (result.ran, -1)):
         for layer, count in Counter(layers).items():
             for name, amount in by_layer.get(layer, {}).items():
@@ -61,8 +61,8 @@ def allocated_at(expanded: ExpandedTrace, *, backward: bool, at: int, size: int)
 
 
 @lru_cache(maxsize=KEPT_TRACES)
-def kept_by_layer(expanded: ExpandedTrace) -> dict[int, Counter[str]]:
-    """What each layer that ran has allocated when forward has returned."""
+def kinds_by_layer(expanded: ExpandedTrace) -> dict[int, Counter[str]]:
+    """Bytes that each layer that ran has allocated when forward has returned, by what they are for."""
     result: dict[int, Counter[str]] = {}
     for of, amount in allocated(expanded.trace.log(), len(expanded.trace.forward.kinds) - 1).items():
         result.setdefault(of.layer, Counter())[kind(of)] += amount

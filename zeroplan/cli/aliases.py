@@ -188,8 +188,8 @@ def placed(counts: Mapping[Place, tuple[str, str]], gpus: str | None) -> str | N
     count = number.get("nodes") or (total // width if total and width else 1)
     width = width or (total or 0) // count
     if total is not None and count * width != total:
-        said = " and ".join(f"{name} {value}" for name, value in counts.values())
-        raise ContradictionError(f"{said}: found no even number of GPUs a node; write --gpus NODESxGPUS, as in 4x8")
+        typed = " and ".join(f"{name} {value}" for name, value in counts.values())
+        raise ContradictionError(f"{typed}: found no even number of GPUs a node; write --gpus NODESxGPUS, as in 4x8")
     return f"{count}x{width}"
 
 

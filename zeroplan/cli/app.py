@@ -47,19 +47,12 @@ def _top(ctx: click.Context, /, *, version: bool) -> None:
         click.echo(front_page(ctx.command, ctx, whole=False))
 
 
-def _install(ctx: click.Context, _option: click.Parameter, shell: str | None) -> None:
+def _complete(ctx: click.Context, option: click.Parameter, shell: str | None) -> None:
     if shell is not None and not ctx.resilient_parsing:
         from zeroplan.cli import completion
 
-        click.echo(completion.install(ctx.command, shell))
-        ctx.exit()
-
-
-def _show(ctx: click.Context, _option: click.Parameter, shell: str | None) -> None:
-    if shell is not None and not ctx.resilient_parsing:
-        from zeroplan.cli import completion
-
-        click.echo(completion.script(ctx.command, shell))
+        answer = completion.install if option.name == "install_completion" else completion.script
+        click.echo(answer(ctx.command, shell))
         ctx.exit()
 
 
@@ -69,9 +62,9 @@ app = Commands(
     params=[
         PanelOption(["--version"], is_flag=True, is_eager=True, help="Print the version and stop."),
         PanelOption(["--install-completion"], is_flag=False, flag_value="", metavar="[SHELL]", expose_value=False,
-                    callback=_install, help="Install completion for the current shell."),
+                    callback=_complete, help="Install completion for the current shell."),
         PanelOption(["--show-completion"], is_flag=False, flag_value="", metavar="[SHELL]", expose_value=False,
-                    callback=_show,
+                    callback=_complete,
                     help="Show completion for the current shell, to copy it or customize the installation."),
     ],
 )  # fmt: skip

@@ -50,9 +50,9 @@ SHELLS: dict[str, Callable[[Path], ScriptPlace]] = {"bash": _of_bash, "zsh": _of
 
 def script(command: click.Command, typed: str) -> str:
     """The script for a shell; of an empty name, for that of the environment. Raises `ZeroplanError`."""
-    made = get_completion_class(_shell(typed, "--show-completion"))
-    assert made is not None
-    return made(command, {}, PROGRAM, VARIABLE).source().strip()
+    shell_class = get_completion_class(_shell(typed, "--show-completion"))
+    assert shell_class is not None
+    return shell_class(command, {}, PROGRAM, VARIABLE).source().strip()
 
 
 def install(command: click.Command, typed: str) -> str:

@@ -89,12 +89,12 @@ def refusal(error: click.ClickException) -> str:
         return not_planned(error.option_name) or unknown_option(error)
     word = error.message.removeprefix("No such command '").removesuffix("'.")
     if word == error.message:
-        said = error.format_message()
+        message = error.format_message()
     elif word[:1].isdigit():
         return f"{word}: found a size, expected a command before it; write zeroplan estimate {word}"
     else:
         from zeroplan.cli.typos import unknown_command
 
-        said = unknown_command(word)
-    said = shortened(said, LONGEST)
-    return f"{said}{'' if said.endswith(('.', '?', '?)')) else '.'} Write zeroplan -h for what there is."
+        message = unknown_command(word)
+    message = shortened(message, LONGEST)
+    return f"{message}{'' if message.endswith(('.', '?', '?)')) else '.'} Write zeroplan -h for what there is."

@@ -255,11 +255,11 @@ def _freezing(job: Job) -> list[str]:
     if not model.frozen:
         return []
     named = "any(fnmatchcase(name, pattern) for pattern in {})"
-    kept = [named.format(list(model.train))] if model.train else []
-    some = [f"not {named.format(list(model.freeze))}"] if model.freeze != ("*",) else []
+    trains = [named.format(list(model.train))] if model.train else []
+    trains += [f"not {named.format(list(model.freeze))}"] if model.freeze != ("*",) else []
     lines = [
         "for name, parameter in model.named_parameters():",
-        f"    parameter.requires_grad_({' or '.join([*kept, *some])})",
+        f"    parameter.requires_grad_({' or '.join(trains)})",
     ]
     return [*lines, "model.enable_input_require_grads()"] if job.strategy.recomputing.every else lines
 

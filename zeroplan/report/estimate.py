@@ -75,12 +75,12 @@ def summary(estimates: list[CountedStrategy]) -> Text:
     clauses += [f"{_name(e)} {e.fit.shortage}" for e in estimates if not e.fit.possible]
     clauses += on_host(estimates[-1].job, *(e.fit for e in estimates))
     runs = estimates[0].speed if len(estimates) == 1 and estimates[0].fit.possible else None
-    said = f"{what}{'; '.join(clauses)}."
+    answer = f"{what}{'; '.join(clauses)}."
     if runs:
         from zeroplan.report import speed as step
 
-        said = f"{said} {step.summary(runs)}"
-    return Text(said, style=f"bold {_colour(estimates)}")
+        answer = f"{answer} {step.summary(runs)}"
+    return Text(answer, style=f"bold {_colour(estimates)}")
 
 
 def held_summary(estimates: list[CountedStrategy]) -> Text:

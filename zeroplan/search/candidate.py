@@ -88,10 +88,7 @@ class Evaluator:
 
     def _may_fit(self, job: Job) -> bool:
         """Whether there is room for what is counted most easily."""
-        try:
-            return fits_by_bound(job, self.reserve) and fits_gathered(engine_of(job).completed(job), self.reserve)
-        except ContradictionError:
-            return False
+        return fits_by_bound(job, self.reserve) and fits_gathered(job, self.reserve)
 
     def lean(self, configuration: Configuration) -> list[Candidate]:
         """What may need least of the GPU, whether it fits or not; where the host alone is short, what fits with less

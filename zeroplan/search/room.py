@@ -50,12 +50,14 @@ def fits_by_bound(job: Job, reserve: float | None) -> bool:
 
 
 def fits_gathered(job: Job, reserve: float | None) -> bool:
-    """Whether the card has room for what is gathered too, which takes a replay of the gathers.
-
-    Raises `ContradictionError` where the engine stops.
+    """Whether the card has room for what is gathered too, which takes a replay of the gathers; not where the engine
+    stops in training.
     """
-    limit = gpu_limit(job, reserve)
-    return limit is None or total(resident(job)) + engine_of(job).gathered(job) <= limit
+    engine, limit = engine_of(job), gpu_limit(job, reserve)
+    try:
+        return limit is None or total(resident(job)) + engine.gathered(engine.completed(job)) <= limit
+    except ContradictionError:
+        return False
 
 
 def has_room(configuration: Configuration, reserve: float | None) -> bool:

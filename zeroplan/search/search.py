@@ -151,7 +151,9 @@ class Search:
         return total(resident(job)) + total(outside(job))
 
     def _leanest_bytes(self, configuration: Configuration) -> float | None:
-        """The same with the model's own activations, or what is gathered; None where there is no room for them."""
+        """Bytes that a GPU needs at least, with the model's own activations or gathered parameters; None where there is
+        no room for them.
+        """
         return least_needed(configuration.minimum_memory) if self._has_room(configuration) else None
 
     def _has_room(self, configuration: Configuration) -> bool:

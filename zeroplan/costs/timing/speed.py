@@ -108,9 +108,9 @@ def utilisation(job: Job, step: StepTime) -> tuple[Utilisation, ...]:
     available = peak * step.total / job.strategy.micro_steps
     shape, tokens = job.model.shape, job.tokens
     backward, frozen = backward_share(job), FROZEN * bool(job.model.frozen)
-    linear = timing.parameter_flops(active_parameters(job), tokens) * (1 + backward.products) / 3
+    linear = timing.parameter_flops(active_parameters(job), tokens) * (1 + backward.products) / (1 + BACKWARD_PRODUCTS)
     causal = timing.attention_flops(shape.queries, shape.layers, job.workload.seq, tokens)
-    causal *= (1 + BACKWARD_PRODUCTS * backward.layers) / 3
+    causal *= (1 + BACKWARD_PRODUCTS * backward.layers) / (1 + BACKWARD_PRODUCTS)
     return (
         Utilisation(MFU, MODEL + frozen, (linear + 2 * causal) / available),
         Utilisation(MFU_CAUSAL, MODEL_CAUSAL + frozen, (linear + causal) / available),

@@ -28,9 +28,9 @@ def within(
         lines = _lines(Group(*body))
     if len(lines) <= room:
         return [*head, _rendered(lines), *tail]
-    kept = max(room - 1, 1)
-    left = Text(f"... {len(lines) - kept} more lines (-v)", style="dim")
-    return [*head, _rendered(lines[:kept]), left, *tail]
+    count = max(room - 1, 1)
+    left = Text(f"... {len(lines) - count} more lines (-v)", style="dim")
+    return [*head, _rendered(lines[:count]), left, *tail]
 
 
 def _rendered(lines: list[list[Segment]]) -> Segments:

@@ -54,10 +54,11 @@ def marks(job: Job) -> Marks:
 
 
 def of_time(job: Job, speed: Speed | None) -> str:
-    """Mark of seconds: published steps of dense models on named cards lie around them, where no rate that makes most of
-    the interval is assumed.
+    """Mark of seconds: published steps of dense models, trained in full on named cards, lie around them, where no rate
+    that makes most of the interval is assumed.
     """
-    is_compared = job.cluster.gpu is not None and not job.model.shape.experts and not job.model.approximate
+    model = job.model
+    is_compared = job.cluster.gpu is not None and not (model.shape.experts or model.approximate or model.frozen)
     return PUBLISHED if is_compared and speed and ASSUMED_RATE not in speed.interval.reason else ASSUMED
 
 
