@@ -7,8 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from tests.conftest import REFERENCES
+from zeroplan.architectures.adapters import with_adapter
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config as read_model
+from zeroplan.catalog.adapters import read_adapter
 from zeroplan.costs.outside import outside
 from zeroplan.deepspeed.read import read_config
 from zeroplan.ledger import total
@@ -55,6 +57,8 @@ def _job_of(written: str) -> Job:
     model = _model_of(json.dumps(case["model"]))
     if case.get("freeze"):
         model = with_frozen(model, case["freeze"], case.get("train") or ())
+    if case.get("adapter"):
+        model = with_adapter(model, read_adapter(case["adapter"], "case"))
     found = Job(
         model=model,
         cluster=Cluster(nodes=case["world"] // per_node, gpus_per_node=per_node),
@@ -74,5 +78,5 @@ def label(run: dict[str, Any]) -> str:
     offload = "+zenflow" if zero.get("zenflow") else "+offload" if zero.get("offload_optimizer") else ""
     kernels = f"+{case['kernels']}" if "kernels" in case else ""
     again = f"+{case['checkpointing']}" if case["checkpointing"] not in ("none", "full") else ""
-    frozen = "+frozen" if case.get("freeze") else ""
+    frozen = "+adapter" if case.get("adapter") else "+frozen" if case.get("freeze") else ""
     return f"{case['model']['model_type']}-stage{zero.get('stage', 0)}-x{case['world']}{offload}{kernels}{again}{frozen}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from functools import lru_cache
 
-from zeroplan.architectures.module import KEPT_TREES, Embedding, GradientCheckpointingLayer, Module, tree
+from zeroplan.architectures.module import KEPT_TREES, GradientCheckpointingLayer, LookUp, Module, tree
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 
 
@@ -22,7 +22,7 @@ def checkpointed_layers(root: Module, recomputing: Recomputing) -> frozenset[int
 
 def input_embedding(root: Module) -> int:
     """The table of words, which every family registers first, by identity."""
-    return next(id(module) for _path, module in tree(root) if isinstance(module, Embedding))
+    return next(id(module) for _path, module in tree(root) if isinstance(module, LookUp))
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)

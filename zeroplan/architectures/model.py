@@ -49,26 +49,27 @@ def model_from(
 ) -> Model:  # fmt: skip
     """The model of the tree that `build` makes; `classes`: the described family whose class names its modules have."""
     root = build(config)
+    return Model(
+        name=name, family=family, shape=shape_of(config, root), source=source, config=dict(content or {}),
+        has_sdpa=config.has_sdpa, no_flash=config.no_flash, own_attention=config.own_attention,
+        changes_products=config.changes_products, **of_tree(root, classes, config, build),
+    )  # fmt: skip
+
+
+def of_tree(root: Module, classes: str, config: Config, build: Callable[[Any], Module]) -> dict[str, Any]:
+    """Fields of a `Model` that follow from its tree, which `build` makes of the config."""
     owners = [(module, id(p)) for _path, module in tree(root) for p in module.parameters.values()]
     viewed = {parameter for module, parameter in owners if module.saves_views}
     linear = {parameter for module, parameter in owners if module.transformers_class == Linear.transformers_class}
     uses, named = Counter(parameter for _module, parameter in owners), list(root.named_parameters())
     tensors = tuple([ParameterSpec(path, p.shape, p.elements, id(p) in viewed, id(p) in linear) for path, p in named])
-    return Model(
-        name=name, family=family, tensors=tensors, parameters=sum(t.elements for t in tensors),
-        shape=shape_of(config, root),
-        buffers=tuple(
+    return {
+        "tensors": tensors,
+        "parameters": sum(t.elements for t in tensors),
+        "buffers": tuple(
             ("built" if b.cast_by_init else BUFFER_DTYPES.get(path.rpartition(".")[2], b.dtype), prod(b.shape))
             for path, b in root.named_buffers()
         ),
-        profile=TracedProfile(root, classes, lambda: _with_names(config, build)),
-        source=source, config=dict(content or {}), has_sdpa=config.has_sdpa, no_flash=config.no_flash,
-        own_attention=config.own_attention, changes_products=config.changes_products,
-        tied=tuple(p.elements for _path, p in named for _use in range(uses[id(p)] - 1)),
-    )  # fmt: skip
-
-
-def _with_names(config: Config, build: Callable[[Any], Module]) -> tuple[Module, dict[str, int]]:
-    from zeroplan.architectures.saved_activations import with_names  # sizes get names where equations are asked for
-
-    return with_names(config, build)
+        "profile": TracedProfile(root, classes, config, build),
+        "tied": tuple(p.elements for _path, p in named for _use in range(uses[id(p)] - 1)),
+    }

@@ -6,9 +6,10 @@ byte that DeepSpeed holds, follow from the tree. Shapes are counted in elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from math import prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
@@ -91,6 +92,11 @@ class Module:
     DeepSpeed has released the parameter."""
     calls_linear: ClassVar[bool] = False
     """Its product is torch.nn.functional.linear, which DeepSpeed replaces at stage 3."""
+
+    borrowed: tuple[Parameter, ...] = ()
+    """Parameters of other modules that its forward reads: DeepSpeed registers them with it (external parameters)."""
+    elsewhere: Mapping[str, Module] = MappingProxyType({})
+    """Modules registered elsewhere that its forward calls, by the names that `forward_order` has for them."""
 
     parameters: dict[str, Parameter]
     buffers: dict[str, Buffer]
@@ -252,22 +258,27 @@ class Conv1D(Unary):
         return view(out, (*x.shape[:-1], self.outputs))
 
 
-class Embedding(Unary):
-    """Its input is integers."""
+class LookUp(Unary):
+    """A module that gives a row for each of its integers."""
 
-    transformers_class = "torch.nn.modules.sparse.Embedding"
-    saves_last = True
     takes_gradient = False
-
-    def __init__(self, rows: int, width: int) -> None:
-        super().__init__()
-        self.rows, self.width = rows, width
-        self.weight = Parameter(rows, width)
 
     def __call__(self, run: ForwardRun, ids: Tensor) -> Tensor:
         """Frozen, transformers has the input embedding's result ask for a gradient where layers are checkpointed."""
         out = super().__call__(run, ids)
         return requires_grad(out) if id(self) == run.opens and out.node is None else out
+
+
+class Embedding(LookUp):
+    """A table with a row for each integer."""
+
+    transformers_class = "torch.nn.modules.sparse.Embedding"
+    saves_last = True
+
+    def __init__(self, rows: int, width: int) -> None:
+        super().__init__()
+        self.rows, self.width = rows, width
+        self.weight = Parameter(rows, width)
 
     def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         return embedding(ids, run.parameter(self.weight))

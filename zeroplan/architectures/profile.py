@@ -24,6 +24,7 @@ from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules, TimelineRequest
 
 if TYPE_CHECKING:
     from zeroplan.architectures.batch_scaled import BatchScaledTrace
+    from zeroplan.architectures.config import Config
     from zeroplan.specs.account import BackwardShare, Flops, RecomputedShare, SavedActivations
 
 KEPT_TIMELINES, KEPT_TRACES, KEPT_RUNS = 64, 64, 32
@@ -33,12 +34,12 @@ class TracedProfile:
     """The profile of a described family: its step run on tensors without numbers, the latest remembered."""
 
     def __init__(
-        self, root: Module, model_type: str, names: Callable[[], tuple[Module, dict[str, int]]]
+        self, root: Module, model_type: str, config: Config, build: Callable[[Any], Module]
     ) -> None:  # fmt: skip
-        """`model_type`: the described family whose class names the modules have. `names`: a tree whose sizes have
-        names, and their values.
+        """`root`: the tree that `build` makes of the config; `model_type`: the described family whose class names the
+        modules have.
         """
-        self.root, self.model_type, self.names = root, model_type, names
+        self.root, self.model_type, self.config, self.build = root, model_type, config, build
         self.executions, self.walked = cache(self._execution), cache(self._walked)
         self.timelines = lru_cache(maxsize=KEPT_TIMELINES)(self._timeline)
         self.expanded = lru_cache(maxsize=KEPT_TRACES)(self._expanded)
@@ -50,6 +51,12 @@ class TracedProfile:
         self.by_itself = lru_cache(maxsize=1)(self._by_itself)
         self.recomputed = lru_cache(maxsize=KEPT_TIMELINES)(self._recomputed_share)
         self.structure = lru_cache(maxsize=KEPT_TRACES)(self._structure)
+
+    def names(self) -> tuple[Module, dict[str, int]]:
+        """A tree whose sizes have names, and their values."""
+        from zeroplan.architectures.saved_activations import with_names  # where equations are asked for
+
+        return with_names(self.config, self.build)
 
     def execution(
         self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,

@@ -3,12 +3,13 @@
 Autograd runs operators in the reverse order of forward, so backward enters modules in reverse.
 """
 
+from functools import cached_property
 from itertools import count
 from typing import NamedTuple
 
 from zeroplan.architectures.gradient_flow import EVERYWHERE, GradientFlow
 from zeroplan.architectures.identical_layers import checkpointing_layers, signature_numbers
-from zeroplan.architectures.module import GradientCheckpointingLayer, Module
+from zeroplan.architectures.module import GradientCheckpointingLayer, Module, tree
 from zeroplan.architectures.module_hooks import HookSequence, LayerHooks
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import ModuleHook
@@ -55,7 +56,7 @@ class Walk:
         self, root: Module, leaves: frozenset[str], *, eager: bool, flash: bool, kernels: str,
         flow: GradientFlow = EVERYWHERE,
     ) -> None:  # fmt: skip
-        self.leaves, self.eager, self.flash, self.flow = leaves, eager, flash, flow
+        self.root, self.leaves, self.eager, self.flash, self.flow = root, leaves, eager, flash, flow
         self.liger, self.fuses_loss = kernels == "liger", kernels != "transformers"
         self.index: dict[int, int] = {}  # of parameters, by identity
         self.places: dict[str, int] = {}  # of the modules entered, by path
@@ -84,6 +85,11 @@ class Walk:
                 self.number(child)
         if isinstance(module, GradientCheckpointingLayer):
             self.parameters[id(module)] = range(start, len(self.index))
+
+    @cached_property
+    def paths(self) -> dict[int, str]:
+        """The path of each module, by identity."""
+        return {id(module): path for path, module in tree(self.root)}
 
     def now(self) -> Moment:
         return len(self.steps), len(self.undo)
@@ -176,6 +182,8 @@ class Walk:
                 self.uses += self.own(children[name])
             elif name in children:
                 self.run(f"{path}.{name}" if path else name, children[name], hooked)
+            elif name in module.elsewhere:
+                self.run(self.paths[id(module.elsewhere[name])], module.elsewhere[name], hooked)
         if module.saves_last and self.flow.enters(module):
             self.saved = self.now()
         if start and self.flow.enters(module):  # one that needs no gradient does not run again
@@ -190,7 +198,9 @@ class Walk:
         """And what its forward reads of another module: DeepSpeed registers that with it (external parameters)."""
         if self.fuses_loss and module.fuses:
             return self.own(module.children[module.fuses])
-        return tuple([self.index[id(p)] for p in module.parameters.values()]) if module.parameters else ()
+        if not module.parameters and not module.borrowed:
+            return ()
+        return tuple([self.index[id(p)] for p in (*module.parameters.values(), *module.borrowed)])
 
     def below(self, module: Module) -> tuple[int, ...]:
         """Its own parameters and those of the whole tree under it."""

@@ -149,6 +149,12 @@ def _mul_backward(gradient: Tensor, x: Tensor, y: Tensor, needs: Needs) -> tuple
     return of_x, of_y
 
 
+def div(x: Tensor, y: Tensor) -> Tensor:
+    """`x / y`: the divisor is kept where x needs a gradient, and x where the divisor does."""
+    kept = (x if y.node else None, y)
+    return result(operator("DivBackward", _div_backward, (x, y), kept), tensor_iterator((x, y), max(x.width, y.width)))
+
+
 def mul_scalar(x: Tensor) -> Tensor:
     """`x` times a number, which is not a tensor: keeps nothing."""
     return result(operator("MulBackward", _new_gradient, (x,)), tensor_iterator((x,), x.width))

@@ -58,6 +58,11 @@ def _cat_backward(gradient: Tensor, sizes: Sizes, at: int, needs: Needs) -> tupl
     )
 
 
+def norm_of_rows(x: Tensor) -> Tensor:
+    """The length of each row of a matrix that needs no gradient (torch.linalg.norm)."""
+    return empty(x.memory, x.shape[:1], x.width)
+
+
 def sum_over(x: Tensor, at: int, *, stays: bool = False) -> Tensor:
     """The sum over one dimension, which goes or stays with one element."""
     at %= len(x.shape)

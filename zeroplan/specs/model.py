@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from zeroplan.errors import ContradictionError
+from zeroplan.specs.adapter import Adapter
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import AllocatedActivations, Execution, Timeline
 
@@ -258,6 +259,8 @@ class Model(NamedTuple):
     """Patterns of the names of parameters that do not train, as `with_frozen` was given them; `train`: of those that
     train all the same."""
     train: tuple[str, ...] = ()
+    adapter: Adapter | None = None
+    """Adapters that peft has added, which train in place of the weights."""
 
     def __hash__(self) -> int:
         """By identity: a search looks the same model up thousands of times."""

@@ -44,10 +44,12 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
         model: torch.nn.Module = model_class(config)(
             config, dtype=dtype, attn_implementation=case.get("attention", "eager")
         )
+    recomputes = recomputing(case.get("checkpointing") or "none")
+    if case.get("adapter"):
+        model = with_adapter(model, case, device)
     for name, parameter in model.named_parameters():
         if matches(name, case.get("freeze")) and not matches(name, case.get("train")):
             parameter.requires_grad_(False)
-    recomputes = recomputing(case.get("checkpointing") or "none")
     if case.get("checkpointing") == DEEPSPEED:
         from deepspeed import checkpointing
 
@@ -58,6 +60,38 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
     elif recomputes.every:
         model.activation_checkpointing_enable(words(recomputes), every_n_layers=recomputes.every)
     return model.train()
+
+
+def with_adapter(model: torch.nn.Module, case: dict[str, Any], device: str) -> torch.nn.Module:
+    """The model as peft wraps it; what is new is made where the model is, in the dtype of its weights.
+
+    On "meta", or where weights are partitioned, peft leaves in float32 what it would cast elsewhere.
+    """
+    import peft
+    from peft.tuners.lora import layer
+
+    told = _told_of_partitions(case) if case.get("zero_init") else None
+    if device == "meta":  # torch.autocast knows no such device: there is none to be turned off
+        layer._LoraFactorsProxy.forward = _fold
+    with torch.device(device):
+        config = peft.LoraConfig(**case["adapter"])
+        wrapped: torch.nn.Module = peft.get_peft_model(model, config, autocast_adapter_dtype=False)
+    del told
+    for name, parameter in wrapped.named_parameters():
+        if ".lora_" in name:
+            parameter.data = parameter.data.to(training_dtype(case["ds_config"]))
+    return wrapped
+
+
+def _fold(self: Any, weight: torch.Tensor) -> torch.Tensor:
+    return torch.baddbmm(weight, self.lhs, self.rhs, alpha=self.scaling)
+
+
+def _told_of_partitions(case: dict[str, Any]) -> Any:
+    """What tells peft that weights are partitioned, for as long as it lives."""
+    from transformers.integrations import HfDeepSpeedConfig
+
+    return HfDeepSpeedConfig(resolved(case))
 
 
 def matches(name: str, patterns: Sequence[str] | None) -> bool:

@@ -78,6 +78,9 @@ class Harness:
         deepspeed.init_distributed(dist_backend="fake", verbose=False)
         import transformers  # noqa: F401
 
+        if self.case.get("adapter"):
+            import peft  # noqa: F401 (it makes tensors as it is imported)
+
         if self.case.get("zero_init"):
             import torch._dynamo.polyfills.loader  # noqa: F401 (it cannot be imported under zero.Init)
 

@@ -80,9 +80,12 @@ def _given_groups(job: Job) -> list[list[int]]:
 
 
 def decays(job: Job, index: int) -> bool:
-    """Whether the Trainer gives a tensor weight decay: matrices, but no biases and nothing of a norm."""
+    """Whether the Trainer gives a tensor weight decay: matrices and an adapter's magnitudes, but no biases and nothing
+    of a norm.
+    """
     tensor = job.model.tensors[index]
-    return len(tensor.shape) > 1 and not tensor.name.endswith("bias")
+    of_adapter = ".lora_" in tensor.name
+    return (len(tensor.shape) > 1 or of_adapter) and not tensor.name.endswith("bias")
 
 
 def groups_key(strategy: Strategy) -> Hashable:

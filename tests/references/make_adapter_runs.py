@@ -1,0 +1,106 @@
+"""Runs of DeepSpeed with peft's adapters, for make_deepspeed_reference --into adapters_0.19.8.json.
+
+python -m tests.references.make_adapter_runs FOLDER [NUMBER [SEED]]     writes FOLDER/0.json and so on
+
+Settings as `zeroplan.verify.cases` draws them (no ZenFlow; no GPT-J, whose buffers differ in transformers 5.24), on 2 to 4
+ranks, each with adapters of one of the ways in which people set them (`TARGETS`). Needs DeepSpeed, transformers and peft.
+"""
+
+import itertools
+import json
+import random
+import sys
+from pathlib import Path
+
+from tests.verify.warm import Warm
+from zeroplan.architectures.adapters import adapted
+from zeroplan.architectures.module import Conv1D, Embedding, Linear
+from zeroplan.architectures.model import model_of
+from zeroplan.architectures.read import read_config
+from zeroplan.catalog.adapters import read_adapter
+from zeroplan.errors import ZeroplanError
+from zeroplan.verify.cases import draw
+
+CHECKPOINTING = ("none", "none", "full", "full-reentrant", "every-2")
+QUERIES = ("q_proj", "v_proj", "c_attn", "query_key_value", "qkv_proj", "kv_b_proj")
+HEADS = ("lm_head", "embed_out")
+TABLES = ("embed_tokens", "wte", "embed_in", "word_embeddings")
+NORMS = ("norm", "ln_f", "final_layernorm", "final_layer_norm")
+
+
+def names(root, kinds):
+    """Last parts of the names of modules of these kinds."""
+    return sorted({path.rpartition(".")[2] for path, module in root.named_modules() if isinstance(module, kinds) and path})
+
+
+def settings(r, root):
+    """peft.LoraConfig's."""
+    linear = [name for name in names(root, (Linear, Conv1D)) if name not in HEADS]
+    tables = [name for name in names(root, Embedding) if name in TABLES]
+    kind = r.choice(("all-linear", "all-linear", "queries", "some", "some", "table", "head"))
+    targets = {
+        "all-linear": "all-linear", "queries": [n for n in linear if n in QUERIES] or linear[:1],
+        "some": r.sample(linear, r.randrange(1, len(linear) + 1)), "table": [*tables, *linear[:1]],
+        "head": [n for n in names(root, Linear) if n in HEADS] or linear[-1:],
+    }[kind]  # fmt: skip
+    task = {"task_type": "CAUSAL_LM"} if r.random() < 0.6 else {}
+    drawn = {**task, "r": r.choice((1, 2, 4, 8, 16)), "target_modules": targets}
+    if r.random() < 0.25:
+        drawn["lora_dropout"] = 0.1
+    if r.random() < 0.15 and kind != "table":
+        drawn["use_dora"] = True
+    if r.random() < 0.15:
+        drawn["bias"] = r.choice(("all", "lora_only"))
+    if r.random() < 0.1 and kind != "table" and not drawn.get("use_dora"):
+        drawn["lora_bias"] = True
+    if r.random() < 0.15 and isinstance(targets, list):
+        drawn["layers_to_transform"] = [0]
+    if r.random() < 0.15:
+        drawn["rank_pattern"] = {r.choice(linear): r.choice((1, 3, 12))}
+    if r.random() < 0.15:
+        drawn["exclude_modules"] = [r.choice(linear)]
+    if r.random() < 0.2 and kind not in ("table", "head"):
+        every = {path.rpartition(".")[2] for path, _module in root.named_modules()}
+        saved = [n for n in (*HEADS, *tables, *NORMS) if n in every]
+        drawn["modules_to_save"] = r.sample(saved, r.randrange(1, min(2, len(saved)) + 1))
+    return drawn
+
+
+def drawn(number, seed):
+    draws = (draw(random.Random(f"adapter {seed} {at}").randrange(10**6)) for at in itertools.count())
+    count = itertools.count()
+    for one in draws:
+        if one["model"]["model_type"] == "gptj":
+            continue
+        at = next(count)
+        if at == number:
+            return
+        r = random.Random(f"adapter {seed} number {at}")
+        world, section = r.choice((2, 3, 4)), one["ds_config"]["zero_optimization"]
+        section.pop("zenflow", None)
+        if section.pop("zero_hpz_partition_size", None):
+            section["zero_hpz_partition_size"] = world
+        one["ds_config"]["zero_allow_untested_optimizer"] = True
+        model_type, config = read_config(dict(one["model"]), "case")
+        ours = model_of(model_type, config, name="case", source="case")
+        adapter = None
+        for _again in range(20):
+            adapter = settings(r, ours.profile.root)
+            try:
+                adapted(ours.profile.build(config), read_adapter(adapter, "case"), "case")
+            except ZeroplanError:
+                continue
+            break
+        place = {"world": world, "rank": r.randrange(world), "ranks_per_node": world}
+        alone = model_type != "deepseek_v3"
+        yield {**one, **place, "checkpointing": r.choice(CHECKPOINTING), "activations": alone, "freeze": None, "adapter": adapter}
+
+
+def main(folder, number="100", seed="1"):
+    with Warm() as warm:
+        for at, one in enumerate(drawn(int(number), seed)):
+            Path(folder, f"{at}.json").write_text(json.dumps(warm.measure(one), indent=1))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,212 @@
+"""Modules of peft's low-rank adapters: what stands in a layer's place, and what its forward runs.
+
+peft 0.21.2: tuners/lora/layer.py, tuners/lora/dora.py and utils/other.py. What a forward reads of another module's
+parameters DeepSpeed registers with it (external parameters): a wrapper reads the dtype of its adapter's first matrix.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+from zeroplan.architectures.module import Conv1D, Dropout, Embedding, Linear, LookUp, Module, Parameter, Unary
+from zeroplan.autograd.elementwise import add, add_scalar, div, mul, mul_scalar, sub, to
+from zeroplan.autograd.products import embedding, linear, matmul
+from zeroplan.autograd.reductions import norm_of_rows
+from zeroplan.autograd.tensor import Tensor, empty
+from zeroplan.autograd.views import transpose, view
+
+if TYPE_CHECKING:
+    from zeroplan.architectures.forward_run import ForwardRun
+    from zeroplan.specs.adapter import Adapter
+
+NAME = "default"
+"""The name that get_peft_model gives its first adapter."""
+REGISTERED = (
+    "lora_dropout", "lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector",
+)  # fmt: skip
+IDENTITY = "torch.nn.modules.linear.Identity"
+
+
+class Container(Module):
+    """A ModuleDict or ParameterDict, of the one adapter's part or empty."""
+
+    transformers_class = "torch.nn.modules.container.ModuleDict"
+    called = False
+
+    def __init__(self, part: Module | Parameter | None = None) -> None:
+        super().__init__()
+        if part is not None:
+            setattr(self, NAME, part)
+
+
+class LoraLayer(Unary):
+    """What an adapter registers beside the layer in whose place it stands."""
+
+    dropout: Dropout
+    down: Linear
+    """lora_A: [r, in]."""
+    up: Linear
+    """lora_B: [out, r]."""
+
+    def __init__(self, base: Unary, adapter: Adapter, **parts: Module | Parameter) -> None:
+        """`parts`: by the names that peft has for them, in whose order they are registered (LoraLayer.__init__)."""
+        super().__init__()
+        self.base_layer = base
+        dropout = Dropout(adapter.lora_dropout)
+        if not adapter.lora_dropout:
+            vars(dropout)["transformers_class"] = IDENTITY
+        self.children |= {name: Container({"lora_dropout": dropout, **parts}.get(name)) for name in REGISTERED}
+        vars(self).update(dropout=dropout, down=parts.get("lora_A"), up=parts.get("lora_B"))
+
+
+class LoraLinear(LoraLayer):
+    """y = W·x + s·B·A·dropout(x), around a linear layer or a Conv1D that stays as it is."""
+
+    transformers_class = "peft.tuners.lora.layer.Linear"
+    forward_order = ("base_layer", "lora_dropout", "lora_A", "lora_B")
+
+    def __init__(self, base: Linear | Conv1D, adapter: Adapter, rank: int) -> None:
+        down, up = Linear(base.inputs, rank, bias=False), Linear(rank, base.outputs, bias=adapter.lora_bias)
+        super().__init__(base, adapter, lora_A=down, lora_B=up)
+        self.borrowed = (down.weight,)
+
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
+        result = self.base_layer(run, x)
+        width = result.width
+        x = to(x, run.parameter(self.down.weight).width)
+        result = add(result, mul_scalar(self.up(run, self.down(run, self.dropout(run, x)))))
+        return to(result, width)
+
+
+class DoraLinear(LoraLayer):
+    """y = W·x + (m / |W + s·B·A| - 1)·W·x + m / |W + s·B·A| · s·B·A·x, m a magnitude of each row (use_dora)."""
+
+    transformers_class = "peft.tuners.lora.layer.Linear"
+    magnitude: Magnitude
+
+    def __init__(self, base: Linear | Conv1D, adapter: Adapter, rank: int) -> None:
+        down, up = Linear(base.inputs, rank, bias=False), Linear(rank, base.outputs, bias=False)
+        self.drops = bool(adapter.lora_dropout)
+        magnitude = Magnitude(base, down, up, reads_bias=not self.drops)
+        super().__init__(base, adapter, lora_A=down, lora_B=up, lora_magnitude_vector=magnitude)
+        vars(self).update(magnitude=magnitude)
+        self.forward_order = ("base_layer", *(("lora_dropout",) if self.drops else ()), "lora_magnitude_vector")
+        self.borrowed = (down.weight,)
+
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
+        result = self.base_layer(run, x)
+        width = result.width
+        x = to(x, run.parameter(self.down.weight).width)
+        base_result = None if self.drops else result
+        if self.drops:
+            x = self.dropout(run, x)
+        result = add(result, self.magnitude(run, x, base_result))
+        return to(result, width)
+
+
+class Magnitude(Module):
+    """DoraLinearLayer: reads the base layer's weight, and calls both matrices of the adapter twice."""
+
+    transformers_class = "peft.tuners.lora.dora.DoraLinearLayer"
+    forward_order = ("lora_A", "lora_B", "weight", "lora_A", "lora_B")
+
+    down: Linear
+    up: Linear
+    base: Linear | Conv1D
+
+    def __init__(self, base: Linear | Conv1D, down: Linear, up: Linear, *, reads_bias: bool) -> None:
+        super().__init__()
+        self.weight = Parameter(base.outputs)
+        vars(self).update(base=base, down=down, up=up)
+        self.elsewhere = {"lora_A": down, "lora_B": up}
+        bias = base.parameters.get("bias") if reads_bias else None
+        self.borrowed = (base.weight, bias) if bias else (base.weight,)
+        self.turned = isinstance(base, Conv1D)
+
+    def forward(self, run: ForwardRun, x: Tensor, base_result: Tensor | None) -> Tensor:
+        identity = empty(run, (self.down.inputs, self.down.inputs), run.parameter(self.down.weight).width)
+        lora_weight = transpose(self.up(run, self.down(run, identity)), 0, 1)
+        del identity
+        lora_weight = to(lora_weight, x.width)
+        weight = to(run.parameter(self.base.weight), x.width)
+        weight_norm = self.weight_norm(weight, lora_weight.detach())
+        scale = view(div(run.parameter(self.weight), weight_norm), (1, -1))
+        lora_result = self.up(run, self.down(run, x))
+        if base_result is None:
+            base_result = linear(x, transpose(weight, 0, 1) if self.turned else weight)
+        elif len(self.borrowed) > 1:
+            base_result = sub(base_result, run.parameter(self.borrowed[1]))
+        return add(mul(add_scalar(scale), base_result), mul_scalar(mul(scale, lora_result)))
+
+    def weight_norm(self, weight: Tensor, lora_weight: Tensor) -> Tensor:
+        """|W + s·B·A| of each row, which gets no gradient."""
+        weight = transpose(weight, 0, 1) if self.turned else weight
+        weight = add(weight, mul_scalar(lora_weight))
+        return norm_of_rows(weight).detach()
+
+
+class LoraEmbedding(LoraLayer, LookUp):
+    """Rows of a table, and rows of Aᵀ times Bᵀ: parameters that no module calls."""
+
+    transformers_class = "peft.tuners.lora.layer.Embedding"
+    forward_order = ("base_layer", "lora_embedding_A", "lora_embedding_B")
+    takes_gradient = False
+    saves_last = True
+    saves_views = True
+
+    def __init__(self, base: Embedding, adapter: Adapter, rank: int) -> None:
+        table, up = Parameter(rank, base.rows), Parameter(base.width, rank)
+        super().__init__(base, adapter, lora_embedding_A=table, lora_embedding_B=up)
+        self.width, self.borrowed = base.width, (table, up)
+        self.scales = "embed_scale" in base.buffers
+
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
+        result = self.base_layer(run, ids)
+        width = result.width
+        table, up = (transpose(run.parameter(each), 0, 1) for each in self.borrowed)
+        after = embedding(ids, table)
+        rows = matmul(view(after, (-1, after.shape[-1])), up)
+        extra = mul_scalar(view(rows, (*ids.shape, self.width)))
+        del rows
+        if self.scales:
+            extra = mul_scalar(extra)
+        result = add(result, extra)
+        return to(result, width)
+
+
+class ModulesToSave(Unary):
+    """A module of which a copy trains as a whole: the copy runs, the original stays where it was."""
+
+    transformers_class = "peft.utils.other.ModulesToSaveWrapper"
+    forward_order = ("modules_to_save",)
+
+    def __init__(self, original: Module) -> None:
+        super().__init__()
+        self.original_module = original
+        self.modules_to_save = Container(deepcopy(original))
+        vars(self)["takes_gradient"] = original.takes_gradient
+
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
+        result: Tensor = self.modules_to_save.children[NAME](run, x)
+        return result
+
+
+class TableToSave(ModulesToSave, LookUp):
+    """The same of an embedding."""
+
+
+class PeftModel(Module):
+    """PeftModel, and inside it LoraModel: each calls the one inside and gives what that gives."""
+
+    takes_gradient = False
+    inside: Module
+
+    def __init__(self, inside: Module, name: str, transformers_class: str) -> None:
+        super().__init__()
+        vars(self).update(inside=inside, transformers_class=transformers_class)
+        self.children[name] = inside
+
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
+        loss: Tensor = self.inside(run, ids)
+        return loss

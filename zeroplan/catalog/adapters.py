@@ -1,0 +1,111 @@
+"""adapter_config.json as peft writes it: what of it changes a number, and what is not planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from zeroplan.errors import SpecError, shown
+from zeroplan.specs.adapter import ALL_LINEAR, BIASES, CAUSAL_LM, SEQ_CLS, TOKEN_CLS, Adapter
+
+NO_EFFECT = frozenset({
+    "peft_type", "peft_version", "base_model_name_or_path", "auto_mapping", "revision", "inference_mode",
+    "init_lora_weights", "alpha_pattern", "fan_in_fan_out", "loftq_config", "megatron_core", "qalora_group_size",
+    "corda_config", "eva_config", "lora_ga_config", "runtime_config",
+})  # fmt: skip
+"""Keys that change no number of a step: names, versions, and how the matrices begin."""
+LARGEST_RANK = 1_000_000
+
+
+def read_adapter(content: Mapping[str, Any], place: str) -> Adapter:
+    """The adapter of a LoraConfig's fields; what is left out is as in peft. Raises `SpecError`."""
+    kind = content.get("peft_type")
+    if kind is not None and str(kind).rpartition(".")[2] != "LORA":
+        raise SpecError(f"{place}: peft_type", shown(kind), "LORA: other methods of peft are not planned")
+    for key, value in content.items():
+        if value in (None, False, [], {}) or key in NO_EFFECT or key in Adapter._fields:
+            continue
+        known = "not planned" if key in UNPLANNED else "no field of peft.LoraConfig"
+        raise SpecError(f"{place}: {key}", shown(value), f"it left out ({known})")
+    stated = {name: read for name, read in READERS.items() if content.get(name) is not None}
+    return Adapter(**{name: read(content[name], f"{place}: {name}") for name, read in stated.items()})
+
+
+UNPLANNED = frozenset({
+    "target_parameters", "trainable_token_indices", "layer_replication", "megatron_config", "ensure_weight_tying",
+    "use_qalora", "use_bdlora", "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config",
+    "velora_config",
+})  # fmt: skip
+"""Fields of LoraConfig that change numbers, or the tree, in ways that no plan has."""
+
+
+def _rank(value: Any, place: str) -> int:
+    if type(value) is not int or not 1 <= value <= LARGEST_RANK:
+        raise SpecError(place, shown(value), "a whole number from 1 up", "16")
+    return value
+
+
+def _number(value: Any, place: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise SpecError(place, shown(value), "a number", "16")
+    return value
+
+
+def _probability(value: Any, place: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise SpecError(place, shown(value), "a probability under 1", "0.05")
+    return float(value)
+
+
+def _names(value: Any, place: str) -> tuple[str, ...]:
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple | set) or not all(isinstance(each, str) and each for each in listed):
+        raise SpecError(place, shown(value), "a list of names", '["q_proj", "v_proj"]')
+    return tuple(sorted(listed) if isinstance(listed, set) else listed)
+
+
+def _targets(value: Any, place: str) -> tuple[str, ...] | str:
+    if isinstance(value, str) and value:
+        return ALL_LINEAR if value.lower() == ALL_LINEAR else value
+    return _names(value, place)
+
+
+def _layers(value: Any, place: str) -> tuple[int, ...]:
+    listed = [value] if type(value) is int else value
+    if not isinstance(listed, list | tuple) or not all(type(each) is int and each >= 0 for each in listed):
+        raise SpecError(place, shown(value), "numbers of layers", "[0, 1]")
+    return tuple(listed)
+
+
+def _ranks(value: Any, place: str) -> tuple[tuple[str, int], ...]:
+    if not isinstance(value, Mapping):
+        raise SpecError(place, shown(value), "a rank for each pattern of names", '{"q_proj": 8}')
+    return tuple((str(key), _rank(rank, f"{place}.{key}")) for key, rank in value.items())
+
+
+def _flag(value: Any, place: str) -> bool:
+    if not isinstance(value, bool):
+        raise SpecError(place, shown(value), "true or false")
+    return value
+
+
+def _bias(value: Any, place: str) -> str:
+    if value not in BIASES:
+        raise SpecError(place, shown(value), " or ".join(BIASES), BIASES[0])
+    return str(value)
+
+
+def _task(value: Any, place: str) -> str:
+    name = str(value).rpartition(".")[2]
+    if name not in (CAUSAL_LM, SEQ_CLS, TOKEN_CLS):
+        raise SpecError(place, shown(value), f"{CAUSAL_LM}, {SEQ_CLS} or {TOKEN_CLS}", CAUSAL_LM)
+    return name
+
+
+READERS: dict[str, Callable[[Any, str], Any]] = {
+    "r": _rank, "lora_alpha": _number, "target_modules": _targets, "exclude_modules": _targets,
+    "layers_to_transform": _layers, "layers_pattern": _names, "rank_pattern": _ranks, "lora_dropout": _probability,
+    "bias": _bias, "lora_bias": _flag, "use_rslora": _flag, "use_dora": _flag, "modules_to_save": _names,
+    "task_type": _task,
+}  # fmt: skip
+"""How the value of each field is read."""
