@@ -23,16 +23,11 @@ from zeroplan.architectures.model import of_tree
 from zeroplan.architectures.module import Conv1D, Embedding, Linear, LookUp, Module, Unary
 from zeroplan.architectures.profile import TracedProfile
 from zeroplan.errors import ContradictionError, shown
-from zeroplan.specs.adapter import ALL, ALL_LINEAR, LORA_ONLY, SEQ_CLS, Adapter
+from zeroplan.specs.adapter import ALL, ALL_LINEAR, LORA_ONLY, SEQ_CLS, Adapter, is_added
 from zeroplan.specs.model import Model
 
 PREFIX = "base_model.model."
 """What peft puts before the names of the model's own parameters."""
-ADAPTERS = (
-    ".lora_A.", ".lora_B.", ".lora_embedding_A.", ".lora_embedding_B.", ".lora_magnitude_vector.",
-    ".modules_to_save.",
-)  # fmt: skip
-"""Parts of the names of what trains."""
 OUTPUTS = ("lm_head", "embed_out", "cls.predictions.decoder")
 """What get_output_embeddings gives in the described families: `all-linear` leaves it out."""
 CLASSIFIERS = ("score", "classifier")
@@ -65,7 +60,7 @@ def with_adapter(model: Model, adapter: Adapter) -> Model:
 def _trains(name: str, adapter: Adapter) -> bool:
     if ".original_module." in name:
         return False
-    return any(part in name for part in ADAPTERS) or (adapter.bias == ALL and name.endswith(".bias"))
+    return is_added(name) or (adapter.bias == ALL and name.endswith(".bias"))
 
 
 def adapted(root: Module, adapter: Adapter, name: str) -> Module:
@@ -110,8 +105,8 @@ def _with_adapter(path: str, module: Module, adapter: Adapter, name: str) -> Mod
         return LoraEmbedding(module, adapter, rank)
     kind = module.transformers_class.rpartition(".")[2] or type(module).__name__
     raise ContradictionError(
-        f"{name}: target_modules: found {path}, a {kind}, expected linear layers or, without use_dora and lora_bias, an "
-        f"embedding; write the names of linear layers, or {ALL_LINEAR}"
+        f"{name}: target_modules: found {path}, a {kind}, expected linear layers or, without use_dora and lora_bias, "
+        f"an embedding; write the names of linear layers, or {ALL_LINEAR}"
     )
 
 

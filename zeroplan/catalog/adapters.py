@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from zeroplan.catalog.files import place_of, read_object
+from zeroplan.catalog.other_files import ADAPTER, ADAPTER_FILE
 from zeroplan.errors import SpecError, shown
 from zeroplan.specs.adapter import ALL_LINEAR, BIASES, CAUSAL_LM, SEQ_CLS, TOKEN_CLS, Adapter
 
+EXPECTED = "peft's adapter_config.json"
 NO_EFFECT = frozenset({
     "peft_type", "peft_version", "base_model_name_or_path", "auto_mapping", "revision", "inference_mode",
     "init_lora_weights", "alpha_pattern", "fan_in_fan_out", "loftq_config", "megatron_core", "qalora_group_size",
@@ -15,6 +19,26 @@ NO_EFFECT = frozenset({
 })  # fmt: skip
 """Keys that change no number of a step: names, versions, and how the matrices begin."""
 LARGEST_RANK = 1_000_000
+
+
+def read_adapter_file(path: str) -> Adapter:
+    """The adapter of an adapter_config.json, or of the folder that holds it. Raises `SpecError`."""
+    content, place = _content(path)
+    if ADAPTER not in content:
+        raise SpecError(place, f"no {ADAPTER}", EXPECTED, f'{{"{ADAPTER}": "LORA", "r": 16, ...}}')
+    return read_adapter(content, place)
+
+
+def base_of(path: str) -> str | None:
+    """The model that an adapter_config.json was trained on, as it names it; None where it names none."""
+    content, _place = _content(path)
+    base = content.get("base_model_name_or_path")
+    return base if isinstance(base, str) and base else None
+
+
+def _content(path: str) -> tuple[dict[str, Any], str]:
+    file = Path(path, ADAPTER_FILE) if Path(path).is_dir() else Path(path)
+    return read_object(file, EXPECTED), place_of(file)
 
 
 def read_adapter(content: Mapping[str, Any], place: str) -> Adapter:
@@ -109,3 +133,13 @@ READERS: dict[str, Callable[[Any, str], Any]] = {
     "task_type": _task,
 }  # fmt: skip
 """How the value of each field is read."""
+
+
+def settings(adapter: Adapter) -> dict[str, Any]:
+    """The adapter as fields of peft.LoraConfig, those that are as in peft anyway left out."""
+    usual = Adapter()
+    stated = {name: value for name, value in adapter._asdict().items() if value != getattr(usual, name)}
+    listed = {name: list(value) if isinstance(value, tuple) else value for name, value in stated.items()}
+    if adapter.rank_pattern:
+        listed["rank_pattern"] = dict(adapter.rank_pattern)
+    return {"r": adapter.r, "target_modules": adapter.target_modules, **listed}

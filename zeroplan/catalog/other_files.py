@@ -51,6 +51,5 @@ def adapter(content: Mapping[str, Any], place: str) -> SpecError:
     """The error for a PEFT adapter, which names the model under it."""
     base = content.get("base_model_name_or_path")
     kind = shown(content[ADAPTER], 20).strip("'\"")
-    write = f"--model {shown(base)[1:-1]} for full training of its base" if isinstance(base, str) and base else ""
-    expected = "a model: adapters are not planned, only training of all weights"
-    return SpecError(place, f"a PEFT adapter ({kind})", expected, write)
+    named = f"--model {shown(base)[1:-1]} " if isinstance(base, str) and base else "--model config.json "
+    return SpecError(place, f"a PEFT adapter ({kind})", "the model under it", f"{named}--adapter {place}")

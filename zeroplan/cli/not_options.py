@@ -18,8 +18,8 @@ class Foreign(NamedTuple):
 LONGEST = 300
 """Letters of what click says of words."""
 ADAPTERS = (
-    "adapters (LoRA, DoRA, QLoRA) are not planned yet: every weight trains here, and an adapter's job needs a small "
-    "part of these bytes; leave it out for full training"
+    "adapters are written --lora 16, with --lora-targets q_proj,v_proj for some layers alone, or --adapter FILE for what "
+    "peft's own adapter_config.json says (DoRA, modules_to_save, ranks by layer)"
 )
 QUANTIZED = (
     "quantized weights (4 or 8 bit) are not planned yet: every weight trains here in --precision bf16, fp16, fp8 or "
@@ -49,8 +49,8 @@ OF_NO_STEP = "it changes neither the memory nor the time of a step; leave it out
 EVALUATION = "evaluation and generation are not planned: the numbers are of training steps; leave it out"
 
 FOREIGN: tuple[Foreign, ...] = (
-    Foreign(("lora", "lora-*", "use-lora", "with-lora", "dora", "use-dora", "use-rslora", "peft*", "adapter",
-             "adapter-*", "finetuning-type",
+    Foreign(("lora-*", "use-lora", "with-lora", "dora", "use-dora", "use-rslora", "peft*", "use-peft", "adapter-*",
+             "additional-target", "finetuning-type",
              "train-type", "tuner-type", "target-modules", "modules-to-save"), ADAPTERS),
     Foreign(("qlora", "load-in-*", "quant*", "bnb-*", "gptq*", "awq*"), QUANTIZED),
     Foreign(("freeze-*", "trainable-*"), FROZEN),

@@ -83,6 +83,16 @@ class Options(ForScript):
         values.patterns, MODEL, "PATTERN",
         "Parameters that train all the same. Without --freeze these alone; may be repeated.", repeats=True,
     )  # fmt: skip
+    lora: int | None = option(
+        values.integer("16"), MODEL, "RANK", "LoRA adapters of this rank train. The weights stay frozen."
+    )
+    lora_targets: tuple[str, ...] | None = option(
+        values.names, MODEL, "NAMES",
+        "Layers that get adapters (all-linear). By the ends of their names, as in q_proj,v_proj.", repeats=True,
+    )  # fmt: skip
+    adapter: str | None = option(
+        values.text, MODEL, "FILE", "Adapters as peft has them. Its adapter_config.json, or the folder with it."
+    )
     config: str | None = option(
         values.text, JOB, "FILE", "The strategy is that of this ds_config.json. - is standard input."
     )
@@ -202,6 +212,9 @@ class Words(TypedDict, total=False):
     model: Paths | None
     freeze: str | Sequence[str] | None
     train: str | Sequence[str] | None
+    lora: Number | None
+    lora_targets: str | Sequence[str] | None
+    adapter: Path | None
     config: Paths | None
     seq: Numbers | None
     micro_batch: Numbers | None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan import sources
@@ -23,10 +22,11 @@ from zeroplan.request.strategy import (
     read_optimizer,
     stated_fields,
 )
-from zeroplan.request.values import flag, parameters
+from zeroplan.request.trained import model_under_adapter, read_trained
+from zeroplan.request.values import parameters
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import EngineVersion, Job
-from zeroplan.specs.model import Model, Unplanned, with_frozen
+from zeroplan.specs.model import Model, Unplanned
 from zeroplan.specs.scope import Scope, scope
 from zeroplan.specs.strategy import STAGES, Strategy, Workload
 
@@ -169,10 +169,11 @@ def read_model(options: Options, default_params: str | None) -> tuple[Model, tup
     """The model that is named, or one of that many parameters, with what is frozen, and what was assumed of it."""
     if options.params is not None and options.model is not None:
         raise ContradictionError("--params and --model both name a model; keep --model, it is exact")
-    if options.model is not None:
+    named = options.model or (None if options.params else model_under_adapter(options))
+    if named is not None:
         from zeroplan.catalog.models import model
 
-        return read_trained(options, model(options.model)), ()
+        return read_trained(options, model(named)), ()
     from zeroplan.architectures.infer import infer
 
     if options.params is None and default_params is None:
@@ -183,28 +184,6 @@ def read_model(options: Options, default_params: str | None) -> tuple[Model, tup
     return read_trained(options, inferred), (
         *usual, f"{inferred.source}; models of one label differ (7B: 6.7B to 8.5B), --model is exact"
     )  # fmt: skip
-
-
-def read_trained(options: Options, model: Model) -> Model:
-    """The model with the parameters frozen that --freeze and --train say.
-
-    Raises `ContradictionError` for a pattern that no name matches.
-    """
-    if options.freeze is None and options.train is None:
-        return model
-    for name in ("freeze", "train"):
-        for pattern in getattr(options, name) or ():
-            if not any(fnmatchcase(tensor.name, pattern) for tensor in model.tensors):
-                raise ContradictionError(
-                    f"{flag(name)}: found {shown(pattern)}, which no parameter of {model.name} is named like, expected "
-                    f'one such as {model.tensors[0].name}; write {flag(name)} "*{_part(model.tensors[0].name)}*"'
-                )
-    return with_frozen(model, options.freeze or ("*",), options.train or ())
-
-
-def _part(name: str) -> str:
-    """The module of a parameter, without its path."""
-    return name.rpartition(".")[0].rpartition(".")[2] or name
 
 
 def _of_config_json(model: Model) -> tuple[str, ...]:

@@ -14,8 +14,9 @@ from zeroplan.plan import OFFLOADS
 from zeroplan.progress import part, tell
 from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.request.options import Options
-from zeroplan.request.request import Request, read_trained
+from zeroplan.request.request import Request
 from zeroplan.request.several import cards_named
+from zeroplan.request.trained import read_trained
 from zeroplan.request.values import AUTO
 from zeroplan.results.planning import read_plan, usual_sequences
 from zeroplan.results.recommend import numbers

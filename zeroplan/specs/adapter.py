@@ -8,6 +8,17 @@ BIASES = (NONE, ALL, LORA_ONLY)
 """Which biases of the model train beside the adapters."""
 CAUSAL_LM, SEQ_CLS, TOKEN_CLS = "CAUSAL_LM", "SEQ_CLS", "TOKEN_CLS"
 
+ADDED = (
+    ".lora_A.", ".lora_B.", ".lora_embedding_A.", ".lora_embedding_B.", ".lora_magnitude_vector.",
+    ".modules_to_save.",
+)  # fmt: skip
+"""Parts of the names of the parameters that peft adds to a model."""
+
+
+def is_added(name: str) -> bool:
+    """Whether peft has added the parameter of this name; it trains then."""
+    return any(part in name for part in ADDED)
+
 
 class Adapter(NamedTuple):
     """peft.LoraConfig of peft 0.21.2, as far as it changes what is held, moved or computed; defaults are its own."""
@@ -43,3 +54,8 @@ class Adapter(NamedTuple):
         """And those of a classifier's head, which its task adds (peft_model.py)."""
         heads = ("classifier", "score") if self.task_type in (SEQ_CLS, TOKEN_CLS) else ()
         return tuple(dict.fromkeys((*self.modules_to_save, *heads)))
+
+    @property
+    def method(self) -> str:
+        """What people call it."""
+        return "DoRA" if self.use_dora else "LoRA"

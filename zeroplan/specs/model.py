@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from zeroplan.errors import ContradictionError
-from zeroplan.specs.adapter import Adapter
+from zeroplan.specs.adapter import Adapter, is_added
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import AllocatedActivations, Execution, Timeline
 
@@ -290,6 +290,11 @@ class Model(NamedTuple):
     def frozen_parameters(self) -> int:
         """Elements of those."""
         return self.parameters - self.trainable_parameters
+
+    @property
+    def added_parameters(self) -> int:
+        """Elements of those that adapters have added."""
+        return sum([each.elements for each in self.tensors if is_added(each.name)]) if self.adapter else 0
 
     @property
     def largest_trainable(self) -> ParameterSpec:

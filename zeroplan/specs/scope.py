@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from zeroplan.specs.adapter import ALL_LINEAR
 from zeroplan.specs.model import Model, Unplanned
 from zeroplan.units import count
 
@@ -57,4 +58,9 @@ def what_trains(model: Model) -> str:
     if not model.frozen:
         return EVERY_WEIGHT
     trained, whole = model.trainable_parameters, model.parameters
+    if adapter := model.adapter:
+        where = adapter.target_modules if isinstance(adapter.target_modules, str) else ", ".join(adapter.target_modules)
+        layers = "all linear layers" if where == ALL_LINEAR else where
+        whole -= model.added_parameters
+        return f"{adapter.method} adapters (r {adapter.r}, {layers}: {count(trained)} beside {count(whole)} frozen)"
     return f"{count(trained)} of {count(whole)} parameters ({trained / whole:.2%}, the others frozen)"

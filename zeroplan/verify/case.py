@@ -6,11 +6,11 @@ from typing import Any
 
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
+from zeroplan.catalog.adapters import settings
 from zeroplan.costs.outside import outside
 from zeroplan.deepspeed.write import ds_config
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
-from zeroplan.specs.adapter import Adapter
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.verify import zenflow
@@ -94,16 +94,6 @@ def frozen(job: Job) -> dict[str, Any]:
         return {"adapter": settings(adapter)}
     names = [job.model.tensors[index].name for index in sorted(job.model.frozen)]
     return {"freeze": names} if names else {}
-
-
-def settings(adapter: Adapter) -> dict[str, Any]:
-    """What peft.LoraConfig is told: fields that are not as they are there anyway."""
-    usual = Adapter()
-    stated = {name: value for name, value in adapter._asdict().items() if value != getattr(usual, name)}
-    listed = {name: list(value) if isinstance(value, tuple) else value for name, value in stated.items()}
-    if adapter.rank_pattern:
-        listed["rank_pattern"] = dict(adapter.rank_pattern)
-    return {"r": adapter.r, "target_modules": adapter.target_modules, **listed}
 
 
 CLASSES = {"adamw": "AdamW", "sgd": "SGD", "sgd-momentum": "SGD", "adagrad": "Adagrad"}

@@ -1,0 +1,90 @@
+"""What of a model trains: all of it, what --freeze and --train leave, or adapters."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from zeroplan.errors import ContradictionError, shown
+from zeroplan.request.options import Options
+from zeroplan.request.values import flag
+from zeroplan.specs.model import Model, with_frozen
+
+if TYPE_CHECKING:
+    from zeroplan.specs.adapter import Adapter
+
+TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKEN_CLS", "MaskedLM": None, "Model": None}
+"""Ends of names of classes that are no language models, and the task that peft is told."""
+
+
+def read_trained(options: Options, model: Model) -> Model:
+    """The model with the parameters frozen that the options say, and with adapters where they ask for them.
+
+    Raises `ZeroplanError` for a pattern that no name matches, and for options that contradict one another.
+    """
+    adapted = _stated(options, "lora", "lora_targets", "adapter")
+    parts = _stated(options, "freeze", "train")
+    if adapted and parts:
+        raise ContradictionError(
+            f"{flag(adapted[0])} and {flag(parts[0])} both say what trains; keep one, or write modules_to_save in an "
+            "adapter_config.json"
+        )
+    if not adapted:
+        return _with_frozen(options, model) if parts else model
+    from zeroplan.architectures.adapters import with_adapter  # where adapters are asked for
+
+    return with_adapter(model, _adapter(options, model))
+
+
+def model_under_adapter(options: Options) -> str | None:
+    """The model that an adapter's own file names."""
+    if options.adapter is None:
+        return None
+    from zeroplan.catalog.adapters import base_of
+
+    return base_of(options.adapter)
+
+
+def _stated(options: Options, *names: str) -> list[str]:
+    return [name for name in names if getattr(options, name) is not None]
+
+
+def _adapter(options: Options, model: Model) -> Adapter:
+    """What --lora or --adapter says."""
+    from zeroplan.catalog.adapters import read_adapter_file
+    from zeroplan.specs.adapter import ALL_LINEAR, CAUSAL_LM, TOKEN_CLS, Adapter
+
+    if options.adapter is not None:
+        for name in _stated(options, "lora", "lora_targets"):
+            raise ContradictionError(f"--adapter and {flag(name)} both say which adapters; keep one")
+        return read_adapter_file(options.adapter)
+    if options.lora is None:
+        raise ContradictionError("--lora-targets names the layers of adapters; write their rank too, --lora 16")
+    targets = options.lora_targets or (ALL_LINEAR,)
+    is_all = len(targets) == 1 and targets[0].lower() == ALL_LINEAR
+    task = next((task for end, task in TASKS.items() if model.architecture.endswith(end)), CAUSAL_LM)
+    if is_all and task == TOKEN_CLS:
+        raise ContradictionError(
+            f"{model.name}: peft takes no {ALL_LINEAR} for a token classifier, whose head it trains as a whole; write "
+            "--lora-targets q_proj,v_proj"
+        )
+    return Adapter(
+        r=options.lora, lora_alpha=2 * options.lora, target_modules=ALL_LINEAR if is_all else targets, task_type=task
+    )
+
+
+def _with_frozen(options: Options, model: Model) -> Model:
+    """The model with the parameters frozen that --freeze and --train say."""
+    for name in ("freeze", "train"):
+        for pattern in getattr(options, name) or ():
+            if not any(fnmatchcase(tensor.name, pattern) for tensor in model.tensors):
+                raise ContradictionError(
+                    f"{flag(name)}: found {shown(pattern)}, which no parameter of {model.name} is named like, expected "
+                    f'one such as {model.tensors[0].name}; write {flag(name)} "*{_part(model.tensors[0].name)}*"'
+                )
+    return with_frozen(model, options.freeze or ("*",), options.train or ())
+
+
+def _part(name: str) -> str:
+    """The module of a parameter, without its path."""
+    return name.rpartition(".")[0].rpartition(".")[2] or name
