@@ -96,7 +96,9 @@ def gradient_flow(
 
 
 def layers_that_train(root: Module, request: TimelineRequest) -> tuple[Hashable, ...]:
-    """The parameters of each layer that train, and whether backward enters and exits it; nothing where all do."""
+    """The parameters of each layer that train, and whether backward enters and exits it; nothing where it is the same
+    in all.
+    """
     eager, flash, checkpoints = request.eager, request.flash, request.recomputing.every > 0
     return _layers_that_train(root, request.frozen, eager, flash, request.kernels, checkpoints)
 
@@ -109,7 +111,8 @@ def _layers_that_train(
         return ()
     flow = gradient_flow(root, frozen, eager=eager, flash=flash, kernels=kernels, checkpoints=checkpoints)
     still = identities(root, frozen)
-    return tuple([
+    each = tuple([
         (tuple([id(p) in still for _name, p in layer.named_parameters()]), flow.enters(layer), flow.exits(layer))
         for layer in checkpointing_layers(root)
     ])  # fmt: skip
+    return each if len(set(each)) > 1 else ()
