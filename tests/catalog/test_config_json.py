@@ -88,7 +88,7 @@ REFUSED = [
     ("sound", {**LLAMA, "audio_config": {"b": 1}}, "audio_config", "a language model alone"),
     ("both of two families", {**LLAMA, "architectures": ["MistralForCausalLM"]}, "a class of mistral", '"model_type": "mistral"'),
     ("an adapter", {"peft_type": "LORA", "base_model_name_or_path": "org/base", "r": 8}, "a PEFT adapter (LORA)", "--model org/base"),
-    ("an adapter of nothing", {"peft_type": "LORA"}, "a PEFT adapter", "only training of all weights"),
+    ("an adapter of nothing", {"peft_type": "LORA"}, "a PEFT adapter", "--adapter"),
     ("ds_config.json", {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}}, "a DeepSpeed configuration", "--config"),
     ("generation_config.json", {"_from_model_config": True, "eos_token_id": 2}, "generation_config.json", "config.json beside it"),
     ("tokenizer_config.json", {"tokenizer_class": "LlamaTokenizer", "model_max_length": 8}, "a tokenizer's", "config.json beside it"),

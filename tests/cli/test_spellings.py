@@ -152,7 +152,7 @@ REFUSED = [
     ("gpt2 --stage zero4", "'zero4'", "--stage 2"),
     ("gpt2 --modle x", "--modle", "--model, or"),
     ("gpt2 --bach-size 4", "--bach-size", "--batch-size"),
-    ("gpt2 --lora", "--lora", "not planned"),
+    ("gpt2 --dora", "--dora", "--lora 16"),
     ("gpt2 --learning_rate 1e-5", "--learning_rate", "leave it out"),
     ("gpt2 --per_device_eval_batch_size 4", "--per_device_eval_batch_size", "leave it out"),
 ]  # fmt: skip

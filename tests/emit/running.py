@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.conftest import ROOT
+from zeroplan.architectures.adapters import with_adapter
+from zeroplan.catalog.adapters import read_adapter_file
 from zeroplan.catalog.models import model
 from zeroplan.costs.passes import timeline_request
 from zeroplan.specs.cluster import Cluster
@@ -95,7 +97,7 @@ def draw(seed: int, targets: tuple[str, ...] = TARGETS) -> dict[str, str]:
         ("checkpointing", 0.6, ("none", "full", "selective", "every-2", "full-reentrant", "selective-products")),
         ("precision", 0.4, ("fp32", "fp16")), ("attention", 0.3, ("eager",)), ("allow", 0.3, ("code",)),
         ("optimizer", 0.4, ("adam", "sgd", "sgd-momentum", "adafactor", "muon")),
-        ("offload-optimizer", 0.3, ("cpu",)), ("offload-param", 0.2, ("cpu",)), ("backend", 0.15, ("cpu",)),
+        ("lora", 0.2, ("8",)), ("offload-optimizer", 0.3, ("cpu",)), ("offload-param", 0.2, ("cpu",)), ("backend", 0.15, ("cpu",)),
     ):  # fmt: skip
         if r.random() < chance:
             options[name] = r.choice(values)
@@ -159,6 +161,8 @@ def expected(options: dict[str, str], strategy: dict[str, Any], folder: Path) ->
     trains = model(str(folder / "config.json"))
     if "train" in options:
         trains = with_frozen(trains, ["*"], [options["train"]])
+    if (folder / "adapter_config.json").exists():
+        trains = with_adapter(trains, read_adapter_file(str(folder)))
     job = Job(trains, Cluster(nodes=1, gpus_per_node=int(options["gpus"])), Workload(SEQ), small)
     products = strategy["checkpointing"] == "selective-products"
     kept = {kind: saved(job.at(checkpointing=kind)) for kind in ("none", "full", strategy["checkpointing"])}

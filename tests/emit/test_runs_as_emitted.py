@@ -31,6 +31,19 @@ PLANS = {
     "Trainer, two ranks, stage 3, feed-forward layers alone train": {
         "model": "smollm2-135m", "for": "hf", "gpus": "2", "stage": "3", "checkpointing": "full", "train": "*.mlp.*",
     },
+    "Trainer, two ranks, stage 3, adapters": {
+        "model": "smollm2-135m", "for": "hf", "gpus": "2", "stage": "3", "checkpointing": "full", "lora": "8",
+    },
+    "DeepSpeed, stage 2, adapters of queries and values": {
+        "model": "llama-3.2-1b", "for": "deepspeed", "stage": "2", "checkpointing": "full-reentrant", "lora": "4",
+        "lora-targets": "q_proj,v_proj",
+    },
+    "Accelerate, stage 3, adapters, no checkpointing": {
+        "model": "qwen3-0.6b", "for": "accelerate", "stage": "3", "checkpointing": "none", "lora": "8",
+    },
+    "Lightning, stage 2, adapters": {
+        "model": "llama-3.2-1b", "for": "lightning", "stage": "2", "checkpointing": "full", "lora": "8",
+    },
     "DeepSpeed, two ranks, stage 3, all layers": {
         "model": "llama-3.2-1b", "for": "deepspeed", "gpus": "2", "stage": "3", "checkpointing": "full",
     },

@@ -53,8 +53,18 @@ def with_adapter(model: Model, adapter: Adapter) -> Model:
         for at, tensor in enumerate(fields["tensors"]):
             path, _dot, last = tensor.name.rpartition(".base_layer.")
             trains[at] = trains[at] or (last == "bias" and path in wrapped)
-    tensors = tuple([t._replace(trainable=train) for t, train in zip(fields["tensors"], trains, strict=True)])
-    return model._replace(**fields, adapter=adapter)._replace(tensors=tensors)
+    fields["tensors"] = tuple([t._replace(trainable=one) for t, one in zip(fields["tensors"], trains, strict=True)])
+    return model._replace(**fields, adapter=adapter)
+
+
+def unmatched(model: Model, adapter: Adapter) -> list[str]:
+    """Names among the adapter's targets that no module of the model is named like: peft says nothing of them."""
+    profile = model.profile
+    assert isinstance(profile, TracedProfile)
+    if isinstance(adapter.target_modules, str):
+        return []
+    paths = [path for path, _module in profile.root.named_modules()]
+    return [name for name in adapter.target_modules if not any(map(_matching((name,)), paths))]
 
 
 def _trains(name: str, adapter: Adapter) -> bool:

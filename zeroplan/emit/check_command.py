@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from zeroplan.catalog.other_files import ADAPTER_FILE
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.target import HF, is_told
@@ -15,6 +16,7 @@ def checked(job: Job, target: str) -> str:
     words = ["zeroplan", "check", "ds_config.json", "--for", target]
     words += ["--params", job.model.name] if job.model.inferred else ["--model", "config.json"]
     words += [word for name in ("freeze", "train") for each in getattr(job.model, name) for word in (f"--{name}", each)]
+    words += _adapter(job) if job.model.adapter else []
     words += ["--gpus", f"{cluster.nodes}x{cluster.gpus_per_node}", "--seq", str(job.workload.seq)]
     if cluster.gpu:
         words += ["--gpu", cluster.gpu.name]
@@ -24,6 +26,16 @@ def checked(job: Job, target: str) -> str:
     words += ["--nvme", f"{cluster.nvme}B"] if cluster.nvme else []
     words += ["--trainer-args", "training_arguments.json"] if target == HF else []
     return shlex.join(words + _outside(job, target))
+
+
+def _adapter(job: Job) -> list[str]:
+    """Adapters: as the file beside says, or of a model that no file is written of."""
+    adapter = job.model.adapter
+    assert adapter is not None
+    if job.model.config:
+        return ["--adapter", ADAPTER_FILE]
+    named = adapter.target_modules
+    return ["--lora", str(adapter.r), *(["--lora-targets", ",".join(named)] if not isinstance(named, str) else [])]
 
 
 def _outside(job: Job, target: str) -> list[str]:

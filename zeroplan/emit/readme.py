@@ -24,6 +24,7 @@ PURPOSES = {
     "ds_config.json": "DeepSpeed's config: the plan itself",
     "train.py": "a training script that does what the plan says, on random tokens",
     "config.json": "the model, which train.py builds",
+    "adapter_config.json": "the adapters, as peft reads them; train.py adds them to the model",
     "checkpointing.py": "the lines that turn the plan's checkpointing on; train.py imports it",
     "training_arguments.json": "TrainingArguments, for `HfArgumentParser.parse_json_file` or to copy from",
     "accelerate.yaml": "Accelerate's config, which names ds_config.json",
@@ -99,6 +100,11 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
     lines += AT_START[target] + _build(strategy)
     if target != "hf":
         lines.append(f"The training DataLoader has `batch_size={strategy.micro_batch}`.")
+    if job.model.adapter:
+        lines.append(
+            "Adapters are added before DeepSpeed takes the model, and in the dtype of its weights: `get_peft_model(model, "
+            "LoraConfig.from_pretrained(folder), autocast_adapter_dtype=False)`."
+        )
     turned_on = call(strategy.checkpointing, target)
     if turned_on:
         how = f"`{turned_on}`, as train.py has it" if job.model.config else in_the_script(strategy.checkpointing)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+from zeroplan.catalog.other_files import ADAPTER, ADAPTER_FILE
 from zeroplan.deepspeed.write import LEARNING_RATE
 from zeroplan.emit.checkpointing import FILE, call, checkpointing_file
 from zeroplan.specs.job import Job
@@ -201,17 +202,28 @@ def own_files(job: Job, target: str) -> dict[str, str]:
         return {}
     files = {NAME: train_script(job, target), MODEL: json.dumps(job.model.config, indent=2) + "\n"}
     lines = checkpointing_file(job.strategy)
-    return files | ({FILE: lines} if lines else {})
+    return files | adapter_file(job) | ({FILE: lines} if lines else {})
+
+
+def adapter_file(job: Job) -> dict[str, str]:
+    """adapter_config.json as peft reads it, by name; nothing where no adapters train."""
+    if not job.model.adapter:
+        return {}
+    from zeroplan.catalog.adapters import settings  # with all fields of peft's
+
+    return {ADAPTER_FILE: json.dumps({ADAPTER: "LORA", **settings(job.model.adapter)}, indent=2) + "\n"}
 
 
 def train_script(job: Job, target: str) -> str:
     """The text of train.py."""
     strategy, by_config = job.strategy, bool(OPTIMIZERS[job.strategy.optimizer].config_type)
     auto = "AutoModelForMaskedLM" if _is_encoder(job) else "AutoModelForCausalLM"
-    lines = [*_freezing(job), *_calls(strategy, target)]
+    lines = [*_adapting(job), *_freezing(job), *_calls(strategy, target)]
     made, more = OWN_OPTIMIZERS.get(strategy.optimizer, ("", "")), []
     if target != "hf" and not by_config:
         more.append(made[0])
+    if job.model.adapter:
+        more.append("from peft import LoraConfig, get_peft_model")
     if _applies_liger(strategy, target):
         more.append("from transformers.integrations.liger import apply_liger_kernel")
     if target == "deepspeed" and strategy.builds_partitioned:
@@ -224,7 +236,7 @@ def train_script(job: Job, target: str) -> str:
     indent = " " * (12 if target == "lightning" else 4)
     body = TEXTS[target].format(
         auto=auto,
-        matching="from fnmatch import fnmatchcase\n" if job.model.frozen else "",
+        matching="from fnmatch import fnmatchcase\n" if job.model.freeze else "",
         imports="".join(f"{line}\n" for line in more),
         tokens=TOKENS,
         seq=job.workload.seq,
@@ -247,12 +259,19 @@ def _is_encoder(job: Job) -> bool:
     return job.model.family == "bert" and not job.model.config.get("is_decoder")
 
 
+def _adapting(job: Job) -> list[str]:
+    """Adapters are made in the dtype of the weights, which DeepSpeed trains them in wherever it casts them."""
+    if not job.model.adapter:
+        return []
+    return ["model = get_peft_model(model, LoraConfig.from_pretrained(HERE), autocast_adapter_dtype=False)"]
+
+
 def _freezing(job: Job) -> list[str]:
     """Parameters that do not train; with checkpointing the words' embeddings ask for a gradient in any case, as without
     one a checkpointed layer has nothing to run backward to.
     """
     model = job.model
-    if not model.frozen:
+    if not model.freeze:
         return []
     named = "any(fnmatchcase(name, pattern) for pattern in {})"
     trains = [named.format(list(model.train))] if model.train else []

@@ -51,7 +51,8 @@ def title(model: Model) -> str:
     if model.inferred:
         return model.name
     about = f", its memory within {model.approximate:.0%}" if model.approximate else ""
-    return f"{model.name} ({'about ' * bool(about)}{count(model.parameters - model.added_parameters)} parameters{about})"
+    own = count(model.parameters - model.added_parameters)
+    return f"{model.name} ({'about ' * bool(about)}{own} parameters{about})"
 
 
 def gpus(job: Job) -> str:

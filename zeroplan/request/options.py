@@ -84,7 +84,7 @@ class Options(ForScript):
         "Parameters that train all the same. Without --freeze these alone; may be repeated.", repeats=True,
     )  # fmt: skip
     lora: int | None = option(
-        values.integer("16"), MODEL, "RANK", "LoRA adapters of this rank train. The weights stay frozen."
+        values.adapter_rank, MODEL, "RANK", "LoRA adapters of this rank train. The weights stay frozen."
     )
     lora_targets: tuple[str, ...] | None = option(
         values.names, MODEL, "NAMES",

@@ -169,7 +169,7 @@ def read_model(options: Options, default_params: str | None) -> tuple[Model, tup
     """The model that is named, or one of that many parameters, with what is frozen, and what was assumed of it."""
     if options.params is not None and options.model is not None:
         raise ContradictionError("--params and --model both name a model; keep --model, it is exact")
-    named = options.model or (None if options.params else model_under_adapter(options))
+    named = model_under_adapter(options) if options.model is None and options.params is None else options.model
     if named is not None:
         from zeroplan.catalog.models import model
 

@@ -31,9 +31,17 @@ def read_trained(options: Options, model: Model) -> Model:
         )
     if not adapted:
         return _with_frozen(options, model) if parts else model
-    from zeroplan.architectures.adapters import with_adapter  # where adapters are asked for
+    from zeroplan.architectures.adapters import unmatched, with_adapter  # where adapters are asked for
 
-    return with_adapter(model, _adapter(options, model))
+    adapter = _adapter(options, model)
+    found = with_adapter(model, adapter)
+    if names := unmatched(model, adapter):
+        if options.lora_targets:
+            wrong = f"found {shown(names[0])}, which no module of {model.name} is named like"
+            raise ContradictionError(f"--lora-targets: {wrong}; leave it out")
+        left_out = f"target_modules {', '.join(names)}: no module of {model.name} is named so, and peft says nothing"
+        found = found._replace(assumed=(*found.assumed, left_out))
+    return found
 
 
 def model_under_adapter(options: Options) -> str | None:

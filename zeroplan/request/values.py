@@ -180,6 +180,21 @@ def integer(example: str = "8") -> Reader:
     return read
 
 
+LARGEST_RANK = 1_000_000
+"""Of an adapter: no weight is as wide."""
+
+
+def adapter_rank(name: str, value: Any) -> int:
+    """The rank of adapters."""
+    found: int = integer("16")(name, value)
+    if found > LARGEST_RANK:
+        raise QuantityError(
+            f"{flag(name)}: found {found}, expected a rank up to {LARGEST_RANK:,}, under the weights' widths; write "
+            f"{flag(name)} 16"
+        )
+    return found
+
+
 def rank(name: str, value: Any) -> int | str:
     """A rank, or what is none: how many there are is the cluster's to say, and the error's."""
     typed = written(name, value)
