@@ -60,6 +60,8 @@ Device = Literal["none", "cpu", "nvme"]
 BuiltIn = Literal["fp32", "fp16", "bf16"]
 BuiltOn = Literal["host", "gpu"]
 Backend = Literal["cuda", "cpu"]
+Quantize = Literal["nf4", "fp4", "int8"]
+QuantStorage = Literal["bf16", "fp16", "fp32", "uint8"]
 
 
 class ForScript:
@@ -93,6 +95,16 @@ class Options(ForScript):
     adapter: str | None = option(
         values.text, MODEL, "FILE", "Adapters as peft has them. Its adapter_config.json, or the folder with it."
     )
+    quantize: Quantize | None = option(
+        values.choice(Quantize), MODEL, "nf4|fp4|int8", "Frozen weights of linear layers lie in 4 or 8 bit (QLoRA)."
+    )
+    double_quant: bool | None = option(
+        values.switch, MODEL, "yes|no", "Scales of 4-bit weights are quantized again (no)."
+    )
+    quant_storage: QuantStorage | None = option(
+        values.choice(QuantStorage), MODEL, "bf16|fp16|fp32|uint8",
+        "The dtype of the tensors that hold 4-bit weights (the training precision).",
+    )  # fmt: skip
     config: str | None = option(
         values.text, JOB, "FILE", "The strategy is that of this ds_config.json. - is standard input."
     )
@@ -215,6 +227,9 @@ class Words(TypedDict, total=False):
     lora: Number | None
     lora_targets: str | Sequence[str] | None
     adapter: Path | None
+    quantize: str | None
+    double_quant: str | bool | None
+    quant_storage: str | None
     config: Paths | None
     seq: Numbers | None
     micro_batch: Numbers | None

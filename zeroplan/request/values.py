@@ -29,7 +29,8 @@ WORDS: dict[str, dict[str, str]] = {
     "zero_init": {"true": "yes", "on": "yes", "1": "yes", "false": "no", "off": "no", "0": "no"},
 }  # fmt: skip
 """By option, in small letters; `no` is Accelerate's mixed_precision."""
-WORDS["built_in"] = WORDS["precision"]
+WORDS["built_in"] = WORDS["quant_storage"] = WORDS["precision"]
+WORDS["double_quant"] = WORDS["zero_init"]
 STAGE = r"(?:(?:deepspeed|zero|z|stage|zero[-_ ]?stage|deepspeed_stage)[-_ ]?)?([0-3])"
 CARD = r"([0-9]{1,7}(?:x[0-9]{1,7})?) ?[xX×*] ?([A-Za-z][\w .-]*|[345]0[6-9]0(?: ?[tT][iI])?)"
 """GPUs with their card behind them, as in 8xA100, 2x8xH100 or 8x4090; a node has no 4090 GPUs."""
