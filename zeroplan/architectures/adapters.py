@@ -15,21 +15,23 @@ from zeroplan.architectures.lora import (
     DoraLinear,
     LoraEmbedding,
     LoraLinear,
+    LoraLinear4bit,
+    LoraLinear8bit,
     ModulesToSave,
     PeftModel,
     TableToSave,
 )
 from zeroplan.architectures.model import of_tree
-from zeroplan.architectures.module import Conv1D, Embedding, Linear, LookUp, Module, Unary
+from zeroplan.architectures.module import Conv1D, Embedding, Linear, LookUp, Module, Unary, replace_module
 from zeroplan.architectures.profile import TracedProfile
+from zeroplan.architectures.quantized import OUTPUTS, QuantizedLinear
 from zeroplan.errors import ContradictionError, shown
 from zeroplan.specs.adapter import ALL, ALL_LINEAR, LORA_ONLY, SEQ_CLS, Adapter, is_added
 from zeroplan.specs.model import Model
+from zeroplan.specs.quantization import INT8
 
 PREFIX = "base_model.model."
 """What peft puts before the names of the model's own parameters."""
-OUTPUTS = ("lm_head", "embed_out", "cls.predictions.decoder")
-"""What get_output_embeddings gives in the described families: `all-linear` leaves it out."""
 CLASSIFIERS = ("score", "classifier")
 INDEXED = r".*?\.[^.]*\.(\d+)\."
 """Where a module's name has the number of its layer."""
@@ -84,7 +86,7 @@ def adapted(root: Module, adapter: Adapter, name: str) -> Module:
             f"{', '.join(known)}, or {ALL_LINEAR}"
         )
     for path in targets:
-        _put(modules, path, _with_adapter(path, modules[path], adapter, name))
+        replace_module(modules, path, _with_adapter(path, modules[path], adapter, name))
     for path, module in modules.items():
         if path and any(path.endswith(each) for each in adapter.saved_modules):
             if not isinstance(module, Unary) or path in targets:
@@ -92,23 +94,19 @@ def adapted(root: Module, adapter: Adapter, name: str) -> Module:
                     f"{name}: modules_to_save {shown(path.rpartition('.')[2])} is not planned; name a linear layer, a "
                     "norm or an embedding that has no adapter"
                 )
-            _put(modules, path, (TableToSave if isinstance(module, LookUp) else ModulesToSave)(module))
+            replace_module(modules, path, (TableToSave if isinstance(module, LookUp) else ModulesToSave)(module))
     inner = PeftModel(root, "model", "peft.tuners.lora.model.LoraModel")
     vars(inner)["called"] = adapter.task_type is not None  # without a task PeftModel calls the model past it
     return PeftModel(inner, "base_model", "peft.peft_model.PeftModel")
 
 
-def _put(modules: dict[str, Module], path: str, wrapper: Module) -> None:
-    """Put a wrapper in a module's place, in the order in which that was registered."""
-    parent, _dot, name = path.rpartition(".")
-    holder = modules[parent]
-    holder.children[name] = wrapper
-    if name in vars(holder):
-        vars(holder)[name] = wrapper
-
-
 def _with_adapter(path: str, module: Module, adapter: Adapter, name: str) -> Module:
     rank = next((r for key, r in adapter.rank_pattern if re.match(rf"(.*\.)?({key})$", path)), adapter.r)
+    if isinstance(module, QuantizedLinear):
+        if adapter.use_dora:
+            raise ContradictionError(f"{name}: use_dora with quantized weights is not planned; leave one of them out")
+        eight = module.quantization.kind == INT8
+        return (LoraLinear8bit if eight else LoraLinear4bit)(module, adapter, rank)
     if isinstance(module, Linear | Conv1D):
         return (DoraLinear if adapter.use_dora else LoraLinear)(module, adapter, rank)
     if isinstance(module, Embedding) and not adapter.use_dora and not adapter.lora_bias:
@@ -161,7 +159,7 @@ def _linear(root: Module, modules: dict[str, Module], adapter: Adapter) -> Itera
     if output is None and adapter.task_type == SEQ_CLS:
         output = next((name for name in CLASSIFIERS if name in root.children), None)
     for path, module in modules.items():
-        if isinstance(module, Linear | Conv1D) and path != output:
+        if isinstance(module, Linear | Conv1D | QuantizedLinear) and path != output:
             yield path
 
 

@@ -14,10 +14,11 @@ from zeroplan.autograd.elementwise import add, add_scalar, div, mul, mul_scalar,
 from zeroplan.autograd.products import embedding, linear, matmul
 from zeroplan.autograd.reductions import norm_of_rows
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import transpose, view
+from zeroplan.autograd.views import clone, transpose, view
 
 if TYPE_CHECKING:
     from zeroplan.architectures.forward_run import ForwardRun
+    from zeroplan.architectures.quantized import QuantizedLinear
     from zeroplan.specs.adapter import Adapter
 
 NAME = "default"
@@ -66,7 +67,7 @@ class LoraLinear(LoraLayer):
     transformers_class = "peft.tuners.lora.layer.Linear"
     forward_order = ("base_layer", "lora_dropout", "lora_A", "lora_B")
 
-    def __init__(self, base: Linear | Conv1D, adapter: Adapter, rank: int) -> None:
+    def __init__(self, base: Linear | Conv1D | QuantizedLinear, adapter: Adapter, rank: int) -> None:
         down, up = Linear(base.inputs, rank, bias=False), Linear(rank, base.outputs, bias=adapter.lora_bias)
         super().__init__(base, adapter, lora_A=down, lora_B=up)
         self.borrowed = (down.weight,)
@@ -77,6 +78,26 @@ class LoraLinear(LoraLayer):
         x = to(x, run.parameter(self.down.weight).width)
         result = add(result, mul_scalar(self.up(run, self.down(run, self.dropout(run, x)))))
         return to(result, width)
+
+
+class LoraLinear4bit(LoraLinear):
+    """The same around weights in 4 bit: a copy of the layer's result comes first (tuners/lora/bnb.py)."""
+
+    transformers_class = "peft.tuners.lora.bnb.Linear4bit"
+
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
+        result = self.base_layer(run, x)
+        result = clone(result)
+        x = to(x, run.parameter(self.down.weight).width)
+        output = mul_scalar(self.up(run, self.down(run, self.dropout(run, x))))
+        output = to(output, result.width)
+        return add(result, output)
+
+
+class LoraLinear8bit(LoraLinear):
+    """The same around weights in 8 bit."""
+
+    transformers_class = "peft.tuners.lora.bnb.Linear8bitLt"
 
 
 class DoraLinear(LoraLayer):

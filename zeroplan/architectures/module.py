@@ -33,6 +33,11 @@ class Parameter:
 
     __slots__ = ("shape",)
 
+    packed: tuple[int, int] | None = None
+    """Shape of the weight whose 4 or 8 bits an element it holds."""
+    dtype: str = ""
+    """Of the tensor, where it is not the training precision's whatever that is."""
+
     def __init__(self, *shape: int) -> None:
         self.shape = shape
 
@@ -153,6 +158,15 @@ class Module:
 def tree(root: Module) -> list[tuple[str, Module]]:
     """`named_modules` of a whole model, listed once."""
     return list(root.named_modules())
+
+
+def replace_module(modules: dict[str, Module], path: str, by: Module) -> None:
+    """Put another module in one's place, in the order in which that was registered; `modules`: all of the tree."""
+    parent, _dot, name = path.rpartition(".")
+    holder = modules[parent]
+    holder.children[name] = by
+    if name in vars(holder):
+        vars(holder)[name] = by
 
 
 class Unary(Module):

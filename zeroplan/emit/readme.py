@@ -102,8 +102,8 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
         lines.append(f"The training DataLoader has `batch_size={strategy.micro_batch}`.")
     if job.model.adapter:
         lines.append(
-            "Adapters are added before DeepSpeed takes the model, and in the dtype of its weights: `get_peft_model(model, "
-            "LoraConfig.from_pretrained(folder), autocast_adapter_dtype=False)`."
+            "Adapters are added before DeepSpeed takes the model, and in the dtype of its weights: "
+            "`get_peft_model(model, LoraConfig.from_pretrained(folder), autocast_adapter_dtype=False)`."
         )
     turned_on = call(strategy.checkpointing, target)
     if turned_on:
@@ -183,7 +183,7 @@ def _is_of(name: str, job: Job) -> bool:
 
 
 def _model(job: Job) -> str:
-    return job.model.name if job.model.inferred else f"{job.model.name} ({count(job.model.parameters)} parameters)"
+    return job.model.name if job.model.inferred else f"{job.model.name} ({count(job.model.weights)} parameters)"
 
 
 def _numbers(chosen: Candidate) -> list[tuple[str, str]]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zeroplan.errors import ContradictionError, shown
 from zeroplan.request.options import Options
+from zeroplan.request.strategy import Reading
 from zeroplan.request.values import flag
 from zeroplan.specs.model import Model, with_frozen
 
 if TYPE_CHECKING:
     from zeroplan.specs.adapter import Adapter
+    from zeroplan.specs.quantization import Quantization
 
 TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKEN_CLS", "MaskedLM": None, "Model": None}
 """Ends of names of classes that are no language models, and the task that peft is told."""
@@ -29,6 +32,18 @@ def read_trained(options: Options, model: Model) -> Model:
             f"{flag(adapted[0])} and {flag(parts[0])} both say what trains; keep one, or write modules_to_save in an "
             "adapter_config.json"
         )
+    quantized = _stated(options, "quantize", "double_quant", "quant_storage")
+    if quantized:
+        if options.quantize is None:
+            raise ContradictionError(f"{flag(quantized[0])} is of quantized weights; write --quantize nf4 too")
+        if not adapted:
+            raise ContradictionError(
+                "--quantize without adapters: quantized weights cannot train, and the Trainer refuses them alone; "
+                "write --lora 16 too"
+            )
+        from zeroplan.architectures.quantized import with_quantization  # where weights are
+
+        model = with_quantization(model, _quantization(options))
     if not adapted:
         return _with_frozen(options, model) if parts else model
     from zeroplan.architectures.adapters import unmatched, with_adapter  # where adapters are asked for
@@ -42,6 +57,17 @@ def read_trained(options: Options, model: Model) -> Model:
         left_out = f"target_modules {', '.join(names)}: no module of {model.name} is named so, and peft says nothing"
         found = found._replace(assumed=(*found.assumed, left_out))
     return found
+
+
+def _quantization(options: Options) -> Quantization:
+    """What --quantize and its options say; packed weights lie in the training precision where nobody says."""
+    from zeroplan.specs.quantization import INT8, Quantization
+
+    assert options.quantize is not None
+    if options.quantize == INT8 and _stated(options, "double_quant", "quant_storage"):
+        raise ContradictionError("--double-quant and --quant-storage are of weights in 4 bit; leave them out with int8")
+    storage = options.quant_storage or ("fp16" if options.precision == "fp16" else "bf16")
+    return Quantization(options.quantize, bool(options.double_quant), storage)
 
 
 def model_under_adapter(options: Options) -> str | None:
@@ -96,3 +122,28 @@ def _with_frozen(options: Options, model: Model) -> Model:
 def _part(name: str) -> str:
     """The module of a parameter, without its path."""
     return name.rpartition(".")[0].rpartition(".")[2] or name
+
+
+def of_quantized(fixed: Mapping[str, Any], quantization: Quantization) -> Reading:
+    """How a quantized model is built: whole on each GPU, as transformers never builds one under deepspeed.zero.Init.
+
+    Raises `ContradictionError` where its bits would be lost, or are not counted.
+    """
+    from zeroplan.specs.quantization import INT8
+
+    precision, stage = fixed.get("precision", "bf16"), fixed.get("stage")
+    if fixed.get("zero_init"):
+        raise ContradictionError("--zero-init yes: transformers builds no quantized model under deepspeed.zero.Init; "
+                                 "leave it out")  # fmt: skip
+    if precision not in ("bf16", "fp16"):
+        raise ContradictionError(f"--quantize with --precision {precision} is not planned; write --precision bf16")
+    if quantization.kind != INT8 and quantization.storage not in (precision, "uint8"):
+        raise ContradictionError(
+            f"--quant-storage {quantization.storage}: DeepSpeed casts it to {precision} as numbers, and the weights "
+            f"are lost; write --quant-storage {precision}, or uint8"
+        )
+    if stage == 3 and quantization.stored_dtype:
+        what = "--quantize int8" if quantization.kind == INT8 else "--quant-storage uint8"
+        instead = "--quantize nf4" if quantization.kind == INT8 else f"--quant-storage {precision}"
+        raise ContradictionError(f"{what} at stage 3 is not planned; write {instead}, or a lower --stage")
+    return Reading({"zero_init": False, "built_on": "gpu"})

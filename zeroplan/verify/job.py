@@ -18,11 +18,10 @@ import torch
 from torch.utils import checkpoint
 
 from zeroplan.specs.checkpointing import DEEPSPEED, KEPT, Recomputing, recomputing
+from zeroplan.specs.quantization import Quantization
+from zeroplan.verify.dtypes import DTYPES
 
 NO_DECAY = ("bias", "norm", "ln_", "layernorm")
-
-
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 def training_dtype(ds_config: dict[str, Any]) -> torch.dtype:
@@ -45,6 +44,10 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
             config, dtype=dtype, attn_implementation=case.get("attention", "eager")
         )
     recomputes = recomputing(case.get("checkpointing") or "none")
+    if case.get("quantization"):
+        from zeroplan.verify.quantized import quantize
+
+        model = quantize(model, Quantization(**case["quantization"]), dtype)
     if case.get("adapter"):
         model = with_adapter(model, case, device)
     for name, parameter in model.named_parameters():

@@ -244,6 +244,8 @@ class Coordinator(GatheredStorages):
         """
         if self.last_user[index] != module:
             return False
+        if index in self.settings.held:
+            return not (recomputes or (self.settings.reentrant and index in self.settings.checkpointed))
         if recomputes:
             return not self.settings.reentrant or index in self.settings.viewed
         return index in self.settings.viewed and index not in self.settings.checkpointed

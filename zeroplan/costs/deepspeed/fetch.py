@@ -153,8 +153,16 @@ def _settings(job: Job) -> Settings:
         _checkpointed(job), strategy.recomputing.reentrant, frozenset(swapped_parameters(job)), parameter_buffers(job),
         _low_precision(job), strategy.element_bytes if strategy.quantized_weights else 2,
         strategy.dtype if strategy.quantized_weights else "", secondary_sizes(job), secondary_ranks(job),
-        job.model.frozen,
+        job.model.frozen, _held(job),
     )  # fmt: skip
+
+
+def _held(job: Job) -> frozenset[int]:
+    """Packed weights of the layers that backward enters."""
+    if not job.model.packed:
+        return frozenset()
+    entered = {index for hook in job.execution.backward if hook.enters for index in hook.tensors}
+    return frozenset(index for index in entered if job.model.tensors[index].packed)
 
 
 def _checkpointed(job: Job) -> frozenset[int]:
