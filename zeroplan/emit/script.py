@@ -160,7 +160,7 @@ def main():
     batches = torch.utils.data.DataLoader(RandomTokens(vocabulary, arguments.seq), batch_size=MICRO_BATCH)
     trainer(max_steps=arguments.steps, enable_checkpointing=False, logger=False).fit(LanguageModel(), batches)
 '''
-QUANTIZED = '''WEIGHTS = HERE / "weights"  # a folder or a name on the Hub: bits are packed of a model's own, as it is loaded
+QUANTIZED = '''WEIGHTS = HERE / "weights"  # a folder or a name on the Hub: bits are packed of a model as it is loaded
 QUANTIZATION = BitsAndBytesConfig(
 {fields})
 '''
