@@ -87,7 +87,7 @@ def drawn(number, seed):
         for _again in range(20):
             adapter = settings(r, ours.profile.root)
             try:
-                adapted(ours.profile.build(config), read_adapter(adapter, "case"), "case")
+                adapted(ours.profile.build(config), read_adapter(adapter, "case"), model_type, "case")
             except ZeroplanError:
                 continue
             break

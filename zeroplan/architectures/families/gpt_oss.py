@@ -183,6 +183,7 @@ class BiasedExperts(Experts):
     """
 
     saves_views = False
+    is_transposed = True
     liger_patches = False
     liger_order = None
     forward_order: tuple[str, ...] = ("gate_up_proj_bias", "gate_up_proj", "down_proj_bias", "down_proj")

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from itertools import accumulate
+from types import MappingProxyType
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.events import GatheredTimeline, MicroStep
@@ -304,10 +305,16 @@ class AccessOrder(NamedTuple):
 def access_order(
     sizes: Sequence[int], passes: tuple[Sequence[ModuleHook], Sequence[ModuleHook]],
     leaves: frozenset[int] = frozenset(), subtrees: Sequence[tuple[int, ...]] = (),
+    parametrized: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
 ) -> AccessOrder:  # fmt: skip
-    """`leaves`: modules that are gathered whole; `subtrees`: all tensors below each module, when there are any."""
+    """`leaves`: modules that are gathered whole; `subtrees`: all tensors below each module, when there are any.
+
+    Between steps DeepSpeed reads the trace of tensors off the modules, which have their `parametrized` ones again then.
+    """
     forward, backward = passes
     entered_hooks = [hook for hooks in (forward, backward) for hook in hooks if hook.enters]
+    if parametrized:
+        entered_hooks = [_with_parametrized(hook, parametrized) for hook in entered_hooks]
     uses = enumerate(hook.tensors for hook in entered_hooks)
     left = {hook.module for hook in backward if not hook.enters}
     own = Distances([() if hook.module in leaves else hook.tensors for hook in entered_hooks], sizes)
@@ -318,3 +325,9 @@ def access_order(
         {index: hook.module for hook in forward if hook.tensors for index in hook.tensors},
         [hook for hook in backward if hook.enters and hook.module not in left],
     )  # fmt: skip
+
+
+def _with_parametrized(hook: ModuleHook, parametrized: Mapping[int, tuple[int, ...]]) -> ModuleHook:
+    if hook.backward or hook.module not in parametrized:
+        return hook
+    return hook._replace(tensors=(*hook.tensors, *parametrized[hook.module]))

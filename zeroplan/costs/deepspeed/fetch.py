@@ -284,7 +284,9 @@ def _coordinator(job: Job, settings: Settings) -> Coordinator:
 def access_order_of(job: Job) -> AccessOrder:
     """The model's, as this job runs it."""
     order = job.execution
-    return access_order(tensor_sizes(job), (order.forward, job.backward_hooks), order.leaves, order.subtrees)
+    return access_order(
+        tensor_sizes(job), (order.forward, job.backward_hooks), order.leaves, order.subtrees, order.parametrized
+    )
 
 
 DEFAULT_SIZE = Offload("nvme").buffer_size
