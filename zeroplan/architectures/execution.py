@@ -55,6 +55,7 @@ def walk_once(
         subtrees=subtrees(root, walk) if whole else (),
         layers=tuple(layers(root, walk)),
         parametrized=parametrized(root, walk),
+        computing=frozenset([walk.index[id(p)] for _path, module in tree(root) for p in module.computing]),
     )
 
 

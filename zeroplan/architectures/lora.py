@@ -203,7 +203,8 @@ class ParamWrapper(LoraLayer):
             vars(part).update(called=False, saves_views=experts > 1)
         self.experts, self.transposed = experts, transposed
         self.scales = alpha != (rank**0.5 if adapter.use_rslora else rank)
-        self.borrowed = (parameter, down.weight, up.weight)
+        self.computing = (down.weight, up.weight)
+        self.borrowed = (parameter, *self.computing)
         holder.parametrized += (parameter,)
         like = {name: getattr(base, name) for name in ("takes_gradient", "backward_fetches", "returns")}
         vars(self).update(holder=holder, parameter=parameter, **like)

@@ -101,6 +101,8 @@ class Module:
     parametrized: tuple[Parameter, ...] = ()
     """Own parameters that are elsewhere while its forward runs: what is computed of them is in their place
     (torch.nn.utils.parametrize)."""
+    computing: tuple[Parameter, ...] = ()
+    """Those of which a wrapper computes what is in their place."""
     is_transposed: ClassVar[bool] = False
     """Experts' matrices are [experts, in, out]."""
 

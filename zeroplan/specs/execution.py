@@ -48,6 +48,9 @@ class Execution(NamedTuple):
     """Those that are entered, in order."""
     parametrized: Mapping[int, tuple[int, ...]] = MappingProxyType({})
     """Tensors of a module that its hooks in forward do not see: torch.nn.utils.parametrize has them meanwhile."""
+    computing: frozenset[int] = frozenset()
+    """Tensors of which a wrapper computes a parameter before it runs the module: their gradients come after its
+    backward."""
 
 
 class AllocatedActivations(NamedTuple):
