@@ -89,7 +89,7 @@ def drawn(number, seed, quantized=0.0):
         for _again in range(20):
             adapter = settings(r, ours.profile.root)
             try:
-                adapted(ours.profile.build(config), read_adapter(adapter, "case"), "case")
+                adapted(ours.profile.build(config), read_adapter(adapter, "case"), model_type, "case")
             except ZeroplanError:
                 continue
             break

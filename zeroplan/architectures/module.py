@@ -103,6 +103,14 @@ class Module:
     elsewhere: Mapping[str, Module] = MappingProxyType({})
     """Modules registered elsewhere that its forward calls, by the names that `forward_order` has for them."""
 
+    parametrized: tuple[Parameter, ...] = ()
+    """Own parameters that are elsewhere while its forward runs: what is computed of them is in their place
+    (torch.nn.utils.parametrize)."""
+    computing: tuple[Parameter, ...] = ()
+    """Those of which a wrapper computes what is in their place."""
+    is_transposed: ClassVar[bool] = False
+    """Experts' matrices are [experts, in, out]."""
+
     parameters: dict[str, Parameter]
     buffers: dict[str, Buffer]
     children: dict[str, Module]

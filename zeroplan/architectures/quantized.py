@@ -15,6 +15,7 @@ from zeroplan.architectures.config import Config
 from zeroplan.architectures.model import of_tree
 from zeroplan.architectures.module import Conv1D, Linear, Module, Parameter, Unary, replace_module
 from zeroplan.architectures.profile import TracedProfile
+from zeroplan.architectures.registry import OUTPUTS
 from zeroplan.arithmetic import ceil_div
 from zeroplan.autograd.quantized import matmul_4bit, matmul_8bit
 from zeroplan.errors import ContradictionError
@@ -60,8 +61,6 @@ class QuantizedLinear(Unary):
         return matmul_4bit(x, shape, bias, compute=compute, loaded=run.width, scales=scales)
 
 
-OUTPUTS = ("lm_head", "embed_out", "cls.predictions.decoder")
-"""What get_output_embeddings gives in the described families."""
 LINEAR_4BIT, LINEAR_8BIT = "bitsandbytes.nn.modules.Linear4bit", "bitsandbytes.nn.modules.Linear8bitLt"
 WIDTHS = {"fp32": 4, "bf16": 2, "fp16": 2}
 

@@ -74,7 +74,7 @@ def with_adapter(model: torch.nn.Module, case: dict[str, Any], device: str) -> t
     from peft.tuners.lora import layer
 
     told = _told_of_partitions(case) if case.get("zero_init") else None
-    if device == "meta":  # torch.autocast knows no such device: there is none to be turned off
+    if device == "meta":  # torch.autocast knows no such device: verify.autocast reads the CPU's
         layer._LoraFactorsProxy.forward = _fold
     with torch.device(device):
         config = peft.LoraConfig(**case["adapter"])
@@ -87,7 +87,8 @@ def with_adapter(model: torch.nn.Module, case: dict[str, Any], device: str) -> t
 
 
 def _fold(self: Any, weight: torch.Tensor) -> torch.Tensor:
-    return torch.baddbmm(weight, self.lhs, self.rhs, alpha=self.scaling)
+    with torch.autocast("cpu", enabled=False):
+        return torch.baddbmm(weight, self.lhs, self.rhs, alpha=self.scaling)
 
 
 def _told_of_partitions(case: dict[str, Any]) -> Any:
