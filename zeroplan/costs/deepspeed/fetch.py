@@ -83,11 +83,17 @@ def micro_steps(job: Job) -> MicroSteps:
 
     One rank gathers nothing: its partitions are the parameters, or are copied from the host when they are offloaded.
     Releasing them may still make secondary ones.
-    Raises `ContradictionError` where DeepSpeed runs out of buffers for partitions on NVMe.
+    Raises `ContradictionError` where DeepSpeed runs out of buffers for partitions on NVMe, or fetches what it has not
+    recorded.
     """
     result = _micro_steps(job)
     if result is None:
         raise TooFewBuffersError(job)
+    if isinstance(result, TraceError):
+        raise ContradictionError(
+            "stage 3 with adapters on parameters of a module that is no leaf: DeepSpeed records it with them and then "
+            "runs it without, and stops (tracing error); write the module's class to leaf_module"
+        )
     return result
 
 
@@ -107,7 +113,7 @@ def by_order(job: Job) -> Hashable:
 
 
 @cached(gathers_key, order=by_execution)
-def _micro_steps(job: Job) -> MicroSteps | None:
+def _micro_steps(job: Job) -> MicroSteps | TraceError | None:
     """None where buffers run out."""
     known = _known(job)
     for result in known:
@@ -121,10 +127,7 @@ def _micro_steps(job: Job) -> MicroSteps | None:
         except OutOfBuffersError:
             return None
         except TraceError as error:
-            raise ContradictionError(
-                "stage 3 with adapters on parameters of a module that is no leaf: DeepSpeed records it with them and "
-                "then runs it without, and stops (tracing error); write the module's class to leaf_module"
-            ) from error
+            return error
     else:
         known.append(MicroSteps((), NOTHING_GATHERED, NOTHING_GATHERED))
     return known[-1]
