@@ -275,7 +275,8 @@ def last_users(hooks: Sequence[ModuleHook]) -> dict[int, int]:
 def left_leaves(job: Job) -> dict[int, tuple[int, ...]]:
     """Tensors of each leaf module, by the hook that ends its backward: then their gradients go to the bucket.
 
-    Raises `ContradictionError` for a leaf through which no gradient goes back: no hook tells its end.
+    Raises `ContradictionError` for a leaf through which no gradient goes back: no hook tells its end, or that of its
+    hooks which does fires first.
     """
     execution, frozen = job.execution, job.model.frozen
     if not execution.leaves:
@@ -283,6 +284,12 @@ def left_leaves(job: Job) -> dict[int, tuple[int, ...]]:
     left = {hook.module for hook in execution.backward if hook.backward and not hook.enters}
     trained = {hook.module for hook in execution.forward if not frozen.issuperset(hook.tensors)}
     if stuck := (execution.leaves & trained) - left:
+        if frozen:
+            raise ContradictionError(
+                f"leaf_module: {execution.modules[min(stuck)] or 'the model'} trains as a leaf and is given nothing "
+                "that needs a gradient: DeepSpeed reduces its gradients before they are there, and stops; let a layer "
+                "before it train too, as q_proj, or checkpoint activations"
+            )
         raise ContradictionError(
             f"leaf_module: {execution.modules[min(stuck)] or 'the model'} as a leaf is called with token ids or by "
             "keywords alone: no hook tells when its backward ends, and DeepSpeed stops or never reduces its "
