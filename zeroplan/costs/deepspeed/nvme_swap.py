@@ -148,6 +148,21 @@ def on_gpu(job: Job) -> list[SubGroup]:
     return [group for group in optimized(job) if group.on_gpu]
 
 
+def reads_twice(job: Job) -> bool:
+    """Whether two modules read one parameter that lies on NVMe, as DoRA's magnitudes read weights beside their layers."""
+    adapter, offload = job.model.adapter, job.strategy.offload_param
+    return bool(adapter and adapter.use_dora and offload and offload.device == "nvme")
+
+
+def check_read_twice(job: Job) -> None:
+    """Raise `ContradictionError` where DeepSpeed reads a parameter in a second time, and stops."""
+    if reads_twice(job):
+        raise ContradictionError(
+            "offload_param nvme with use_dora: a magnitude reads the weight beside its layer, and DeepSpeed stops "
+            "(already assigned swap buffer); write --offload-param cpu, or use_dora false"
+        )
+
+
 def check_buffers(job: Job) -> None:
     """Raises `ContradictionError` where DeepSpeed runs out of swap buffers, or a tensor exceeds one.
 
