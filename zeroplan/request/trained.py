@@ -41,9 +41,18 @@ def read_trained(options: Options, model: Model) -> Model:
                 "--quantize without adapters: quantized weights cannot train, and the Trainer refuses them alone; "
                 "write --lora 16 too"
             )
+        if model.quantization:
+            raise ContradictionError(
+                f"--quantize and the quantization_config of {model.name} both say how weights lie; leave --quantize out"
+            )
         from zeroplan.architectures.quantized import with_quantization  # where weights are
 
         model = with_quantization(model, _quantization(options))
+    if model.quantization and not adapted:
+        raise ContradictionError(
+            f"{model.name}: its weights are quantized (quantization_config) and cannot train, and the Trainer refuses "
+            "them alone; write --lora 16, or remove it to plan full training in 16 bit"
+        )
     if not adapted:
         return _with_frozen(options, model) if parts else model
     from zeroplan.architectures.adapters import unmatched, with_adapter  # where adapters are asked for

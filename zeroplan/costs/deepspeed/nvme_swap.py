@@ -149,7 +149,7 @@ def on_gpu(job: Job) -> list[SubGroup]:
 
 
 def reads_twice(job: Job) -> bool:
-    """Whether two modules read one parameter that lies on NVMe, as DoRA's magnitudes read weights beside their layers."""
+    """Whether two modules read one parameter that lies on NVMe: a magnitude of DoRA's reads the weight of its layer."""
     adapter, offload = job.model.adapter, job.strategy.offload_param
     return bool(adapter and adapter.use_dora and offload and offload.device == "nvme")
 
