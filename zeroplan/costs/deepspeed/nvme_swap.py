@@ -150,8 +150,14 @@ def on_gpu(job: Job) -> list[SubGroup]:
 
 def reads_twice(job: Job) -> bool:
     """Whether two modules read one parameter that lies on NVMe: a magnitude of DoRA's reads the weight of its layer."""
-    adapter, offload = job.model.adapter, job.strategy.offload_param
-    return bool(adapter and adapter.use_dora and offload and offload.device == "nvme")
+    tensors, adapter = job.model.tensors, job.model.adapter
+    if not (adapter and adapter.use_dora):
+        return False
+    layers = {tensor.name.partition(MAGNITUDE)[0] for tensor in tensors if MAGNITUDE in tensor.name}
+    return any(tensors[index].name.partition(".base_layer.")[0] in layers for index in swapped_parameters(job))
+
+
+MAGNITUDE = ".lora_magnitude_vector."
 
 
 def check_read_twice(job: Job) -> None:
