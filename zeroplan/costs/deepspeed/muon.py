@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.cache import cached
 from zeroplan.errors import ContradictionError
+from zeroplan.specs.adapter import is_added
 from zeroplan.specs.job import Job
 
 GATHER_BUFFERS = "gather buffers"
@@ -32,11 +33,15 @@ def matrices(job: Job) -> frozenset[int]:
 
 
 def halves(job: Job, members: Sequence[int]) -> list[list[int]]:
-    """A group's matrices, largest shape first, then the rest; under zero.Init all shapes are [0] and stay in order."""
-    muons = matrices(job)
+    """A group's matrices, largest shape first, then the rest; under zero.Init all shapes are [0] and stay in order, but
+    for those of adapters, which are added whole.
+    """
+    muons, tensors = matrices(job), job.model.tensors
     own = [index for index in members if index in muons]
     if not job.strategy.builds_partitioned:
-        own.sort(key=lambda index: job.model.tensors[index].shape, reverse=True)
+        own.sort(key=lambda index: tensors[index].shape, reverse=True)
+    elif job.model.adapter:
+        own.sort(key=lambda index: tensors[index].shape if is_added(tensors[index].name) else (0,), reverse=True)
     return [half for half in (own, [index for index in members if index not in muons]) if half]
 
 

@@ -124,7 +124,8 @@ def numbers(job: Job, dtypes: dict[str, int]) -> list[Line]:
     if job.strategy.autocast == "fp16":
         scaler = [line("norm and flags", states.scalars, dtype, tensors=1, w=4) for dtype in ("float32", "int32")]
         result += scaler  # torch.amp.GradScaler's scale, and how long it has grown
-    if runs_fused(job) and job.strategy.optimizer != "lamb":
+    adam = job.strategy.optimizer != "muon" or len(matrices(job)) < len(job.model.trainable)
+    if runs_fused(job) and job.strategy.optimizer != "lamb" and adam:
         result.append(line("fused optimizer's flag", states.scalars, "int32", tensors=1, w=4))
     return result
 
