@@ -1,0 +1,25 @@
+"""Names of a model's modules, as tools look for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zeroplan.specs.model import Model
+
+
+def linear_names(
+    model: Model, *, without: tuple[str, ...] = (), named: Callable[[str], bool] = lambda name: True
+) -> tuple[str, ...]:
+    """Last parts of the paths of all linear layers, each once. `without`: parts of paths that are passed over; `named`:
+    whether a last part counts.
+    """
+    from zeroplan.architectures.module import Linear
+    from zeroplan.architectures.profile import TracedProfile
+
+    profile = model.profile
+    assert isinstance(profile, TracedProfile)
+    paths = [path for path, module in profile.root.named_modules() if isinstance(module, Linear)]
+    names = [path.rpartition(".")[2] for path in paths if not any(part in path for part in without)]
+    return tuple(dict.fromkeys(filter(named, names)))
