@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroplan.catalog.adapters import READERS
 from zeroplan.catalog.trainers import training_arguments
-from zeroplan.catalog.trainers.file import Stated
+from zeroplan.catalog.trainers.file import Stated, Trains
 from zeroplan.catalog.trainers.modules import linear_names
 from zeroplan.catalog.trainers.words import Said, Words
 from zeroplan.errors import SpecError, shown
@@ -69,9 +69,9 @@ def read(words: Words) -> Stated:
         )  # fmt: skip
     if adapter:
         notes += ("fused kernels (lora_mlp_kernel and its kin), which axolotl may switch on by itself, are not counted",)
-        return Stated(settings, _lora(words, quantization), f"adapter {adapter}", notes)
+        return Stated(settings, _lora(words), quantization, f"adapter {adapter}", notes)
     if patterns:
-        return Stated(settings, _unfrozen(words, patterns), "unfrozen_parameters", notes)
+        return Stated(settings, _unfrozen(words, patterns), None, "unfrozen_parameters", notes)
     return Stated(settings, notes=notes)
 
 
@@ -152,7 +152,7 @@ def _four_bit(words: Words, more: dict[str, Any]) -> Quantization:
     return Quantization(kind=kind, double=double, storage=STORAGES[storage])
 
 
-def _lora(words: Words, quantization: Quantization | None):  # type: ignore[no-untyped-def]
+def _lora(words: Words) -> Trains:
     """The LoraConfig that loaders/adapter.py (_build_peft_lora_config) makes."""
     for key in ("lora_r", "lora_alpha"):
         if words(key) is None:
@@ -174,11 +174,10 @@ def _lora(words: Words, quantization: Quantization | None):  # type: ignore[no-u
     if not targets and not linear and "target_parameters" not in fields:
         raise SpecError(words.at("lora_target_modules"), "nothing", "names of layers", "lora_target_linear: true")
     adapter = Adapter(
-        r=rank, lora_alpha=words.number("lora_alpha"), lora_dropout=words.number("lora_dropout", 0.0),
+        r=rank, lora_alpha=words.number("lora_alpha"), lora_dropout=words.probability("lora_dropout"),
         use_dora=words.switch("peft_use_dora"), use_rslora=words.switch("peft_use_rslora"), **fields,
     )  # fmt: skip
-    for key in ("lora_alpha_pattern", "lora_fan_in_fan_out", "lora_model_dir", "peft"):
-        words(key)
+    words.look_at("lora_alpha_pattern", "lora_fan_in_fan_out", "lora_model_dir", "peft")
 
     def trained(model: Model) -> Trained:
         if words("lora_model_dir") is not None:
@@ -189,9 +188,7 @@ def _lora(words: Words, quantization: Quantization | None):  # type: ignore[no-u
             own = (targets,) if isinstance(targets, str) else targets
             output = "embed_out" if model.family == "gpt_neox" else "lm_head"
             names = tuple(dict.fromkeys((*own, *linear_names(model, named=lambda name: name != output))))
-        return Trained(
-            adapter=adapter._replace(target_modules=names, task_type=_task(model)), quantization=quantization
-        )
+        return Trained(adapter=adapter._replace(target_modules=names, task_type=_task(model)))
 
     return trained
 
@@ -202,7 +199,7 @@ def _task(model: Model) -> str:
     return TOKEN_CLS if "TokenClassification" in model.architecture else CAUSAL_LM
 
 
-def _unfrozen(words: Words, patterns: tuple[str, ...]):  # type: ignore[no-untyped-def]
+def _unfrozen(words: Words, patterns: tuple[str, ...]) -> Trains:
     """Parameters whose names begin as a pattern says train, all others do not (utils/freeze.py): a point stands for
     itself, and rows behind a name cut off gradients alone.
     """

@@ -12,6 +12,11 @@ from zeroplan.specs.trained import Trained
 
 if TYPE_CHECKING:
     from zeroplan.specs.model import Model
+    from zeroplan.specs.quantization import Quantization
+
+
+Trains = Callable[["Model"], Trained]
+"""What trains, of a model. Raises `SpecError` for what is not planned."""
 
 
 class Stated(NamedTuple):
@@ -19,8 +24,9 @@ class Stated(NamedTuple):
 
     settings: Mapping[str, Said] = {}
     """Values of options: model, micro_batch, grad_accum, seq, precision, checkpointing, attention, kernels, optim."""
-    trained: Callable[[Model], Trained] = lambda model: Trained()
-    """What trains, of a model. Raises `SpecError` for what is not planned."""
+    trained: Trains = lambda model: Trained()
+    quantization: Quantization | None = None
+    """How the frozen weights of linear layers lie."""
     trains: str = ""
     """The key that says so, and how; empty where all weights train."""
     notes: tuple[str, ...] = ()

@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from zeroplan.catalog.adapters import READERS
 from zeroplan.catalog.trainers import training_arguments
-from zeroplan.catalog.trainers.file import Stated
+from zeroplan.catalog.trainers.file import Stated, Trains
 from zeroplan.catalog.trainers.modules import linear_names
 from zeroplan.catalog.trainers.words import Said, Words
 from zeroplan.errors import SpecError, shown
@@ -55,14 +54,13 @@ def read(words: Words) -> Stated:
         raise words.refuse("use_llama_pro", f"finetuning_type {LORA} or {FREEZE} beside it (LLaMA-Factory refuses it)")
     settings = _settings(words)
     quantization = _quantization(words, how, settings.get("precision"))
-    trained, trains, notes = lambda model: Trained(), "", ()
+    if how == FULL:
+        return Stated(settings)
     if how == LORA:
-        trained, trains = _lora(words, quantization), "finetuning_type lora"
-    elif how == FREEZE:
-        trained, trains = _freeze(words), "finetuning_type freeze"
-        if settings["checkpointing"].value != "none":
-            notes = ("LLaMA-Factory checkpoints only layers that train; all are counted as checkpointed",)
-    return Stated(settings, trained, trains, notes)
+        return Stated(settings, _lora(words), quantization, "finetuning_type lora")
+    notes = ("LLaMA-Factory checkpoints only layers that train; all are counted as checkpointed",)
+    recomputes = settings["checkpointing"].value != "none"
+    return Stated(settings, _freeze(words), None, "finetuning_type freeze", notes if recomputes else ())
 
 
 def _settings(words: Words) -> dict[str, Said]:
@@ -86,8 +84,8 @@ def _checkpointing(words: Words) -> Said:
     if words.switch("disable_gradient_checkpointing"):
         stated = training_arguments.checkpointing(words)
         return stated if stated.value != "none" else Said("none", "disable_gradient_checkpointing")
-    for name in training_arguments.CHECKPOINTING:
-        words(name), words(f"{name}_kwargs")  # the same way, with the same arguments
+    for name in training_arguments.CHECKPOINTING:  # switched on twice, the same way
+        words.look_at(name, f"{name}_kwargs")
     return words.said("disable_gradient_checkpointing", "full-reentrant" if reentrant else "full")
 
 
@@ -111,19 +109,18 @@ def _quantization(words: Words, how: str, precision: Said | None) -> Quantizatio
     return Quantization(kind=quant_type, double=double, storage=half)
 
 
-def _lora(words: Words, quantization: Quantization | None):  # type: ignore[no-untyped-def]
+def _lora(words: Words) -> Trains:
     rank = words.whole("lora_rank", 8)
     alpha = words.number("lora_alpha") or 2 * rank
     targets = words.names("lora_target", (ALL,), split=True)
     saved = words.names("additional_target", split=True)
     pro, layers = words.switch("use_llama_pro"), words.whole("freeze_trainable_layers", 2, signed=True)
     adapter = Adapter(
-        r=rank, lora_alpha=alpha, lora_dropout=words.read("lora_dropout", READERS["lora_dropout"], 0.0)
-        if not isinstance(words("lora_dropout"), str) else words.number("lora_dropout"),
+        r=rank, lora_alpha=alpha, lora_dropout=words.probability("lora_dropout"),
         use_rslora=words.switch("use_rslora"), use_dora=words.switch("use_dora"), modules_to_save=saved,
         task_type=CAUSAL_LM,
     )  # fmt: skip
-    words("adapter_name_or_path"), words("create_new_adapter"), words("resize_vocab")
+    words.look_at("adapter_name_or_path", "create_new_adapter", "resize_vocab")
 
     def trained(model: Model) -> Trained:
         if words("adapter_name_or_path") is not None:
@@ -135,12 +132,12 @@ def _lora(words: Words, quantization: Quantization | None):  # type: ignore[no-u
         chosen = adapter._replace(target_modules=names)
         if pro:
             chosen = chosen._replace(layers_to_transform=_expanded(words, model, layers))
-        return Trained(adapter=chosen, quantization=quantization)
+        return Trained(adapter=chosen)
 
     return trained
 
 
-def _freeze(words: Words):  # type: ignore[no-untyped-def]
+def _freeze(words: Words) -> Trains:
     """Layers that train, and modules beside them (model/adapter.py, _setup_freeze_tuning)."""
     count = words.whole("freeze_trainable_layers", 2, signed=True)
     modules = words.names("freeze_trainable_modules", (ALL,), split=True)

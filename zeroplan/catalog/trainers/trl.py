@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zeroplan.catalog.adapters import READERS
 from zeroplan.catalog.trainers import training_arguments
-from zeroplan.catalog.trainers.file import Stated
+from zeroplan.catalog.trainers.file import Stated, Trains
 from zeroplan.catalog.trainers.words import Said, Words
 from zeroplan.errors import SpecError, shown
 from zeroplan.specs.adapter import CAUSAL_LM, SEQ_CLS, Adapter
@@ -51,14 +51,12 @@ def read(words: Words) -> Stated:
     if not adapts:
         unused = [key for key in ("lora_r", "lora_target_modules") if words(key) is not None]
         note = f"{unused[0]} does nothing without use_peft: all weights train" if unused else ""
-        for key in words.content:
-            if key.startswith("lora_") or key in ("use_dora", "use_rslora"):
-                words(key)
+        words.look_at("use_dora", "use_rslora", *(key for key in words.content if key.startswith("lora_")))
         return Stated(settings, notes=(note,) if note else ())
     notes = ()
     if settings["checkpointing"].value != "none":
         notes = ("at ZeRO-3 TRL checkpoints reentrantly where peft's adapters train",)
-    return Stated(settings, _lora(words, quantization), "use_peft", notes, reentrant_at_stage_3=True)
+    return Stated(settings, _lora(words), quantization, "use_peft", notes, reentrant_at_stage_3=True)
 
 
 def _settings(words: Words) -> dict[str, Said]:
@@ -98,7 +96,7 @@ def _quantization(words: Words, *, adapts: bool) -> Quantization | None:
     return Quantization(kind=kind, double=double, storage=storage, compute=DTYPES.get(dtype, ""))
 
 
-def _lora(words: Words, quantization: Quantization | None):  # type: ignore[no-untyped-def]
+def _lora(words: Words) -> Trains:
     targets = words.read("lora_target_modules", _targets)
     task = words.word("lora_task_type", CAUSAL_LM)
     if task == SEQ_CLS:
@@ -106,17 +104,17 @@ def _lora(words: Words, quantization: Quantization | None):  # type: ignore[no-u
     parameters = words("lora_target_parameters")
     if parameters and "target_parameters" not in READERS:
         raise words.refuse("lora_target_parameters", "it left out (not planned)")
-    more = {"target_parameters": READERS["target_parameters"](parameters, words.at("lora_target_parameters"))} if parameters else {}
+    more = {"target_parameters": words.read("lora_target_parameters", READERS["target_parameters"])} if parameters else {}
     adapter = Adapter(
         r=words.whole("lora_r", 16), lora_alpha=words.number("lora_alpha", 32),
-        lora_dropout=words.number("lora_dropout", 0.05), use_rslora=words.switch("use_rslora"),
+        lora_dropout=words.probability("lora_dropout", 0.05), use_rslora=words.switch("use_rslora"),
         use_dora=words.switch("use_dora"), modules_to_save=words.names("lora_modules_to_save"),
         task_type=words.read("lora_task_type", READERS["task_type"], CAUSAL_LM), **more,
     )  # fmt: skip
 
     def trained(model: Model) -> Trained:
         names = _default_targets(words, model) if targets is None and not parameters else targets or ()
-        return Trained(adapter=adapter._replace(target_modules=names), quantization=quantization)
+        return Trained(adapter=adapter._replace(target_modules=names))
 
     return trained
 
@@ -129,7 +127,7 @@ def _targets(value: object, place: str) -> tuple[str, ...] | str:
 
 
 def _default_targets(words: Words, model: Model) -> tuple[str, ...]:
-    kind = model.config.get("model_type", model.family)
+    kind = model.family
     if kind not in DEFAULT_TARGETS:
         raise SpecError(
             words.at("lora_target_modules"), f"nothing, and peft has no layers of its own for {shown(kind)}",

@@ -39,6 +39,10 @@ class Words:
             raise SpecError(self.at(key), f"the placeholder {shown(value)}", "a value; fill it in")
         return None if value == "" else value
 
+    def look_at(self, *keys: str) -> None:
+        """Count keys as read."""
+        self._read.update(keys)
+
     def at(self, key: str) -> str:
         return f"{self.place}: {key}"
 
@@ -69,6 +73,13 @@ class Words:
         value = self._number(key, usual)
         if value is not None and not 0 <= value < float("inf"):
             raise self.refuse(key, "a number from 0 up")
+        return value
+
+    def probability(self, key: str, usual: float = 0.0) -> float:
+        """A number from 0 up to less than 1."""
+        value: float = self.number(key, usual)
+        if value >= 1:
+            raise self.refuse(key, "a probability under 1")
         return value
 
     def _number(self, key: str, usual: float | None) -> Any:
@@ -116,8 +127,9 @@ class Words:
 
     def _given(self, key: str, usual: Any) -> Any:
         value = self(key)
-        if value is None and not self._converts and key in self.content and usual not in (None, ()):
-            raise SpecError(self.at(key), "nothing", f"a value, which {self.tool} does not fill in", f"{key}: {_yaml(usual)}")
+        if value is None and not self._converts and key in self.content and usual and usual is not True:
+            write = ",".join(usual) if isinstance(usual, tuple) else usual
+            raise SpecError(self.at(key), "nothing", f"a value: {self.tool} has no default then", f"{key}: {write}")
         return value
 
     def said(self, key: str, value: Any) -> Said:
@@ -147,12 +159,6 @@ def _as_number(text: str) -> float | int | None:
     except ValueError:
         return None
     return number if abs(number) < float("inf") else None
-
-
-def _yaml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def listed(keys: tuple[str, ...]) -> str:
