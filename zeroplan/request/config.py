@@ -77,9 +77,8 @@ def _check_agreement(
     """Raises `ContradictionError` for an option that says something else than the config."""
     for name, value in fields.items():
         if name in fixed and fixed[name] != value and not _same_device(fixed[name], value):
-            raise ContradictionError(
-                f"{sources.get(name) or flag(name)} {_text(fixed[name])} contradicts {place}, which says {_text(value)}; keep one"
-            )
+            said = f"{sources.get(name) or flag(name)} {_text(fixed[name])}"
+            raise ContradictionError(f"{said} contradicts {place}, which says {_text(value)}; keep one")
     for name in OFFLOADS:
         if getattr(options, name) not in (None, "none") and name not in stated:
             raise ContradictionError(

@@ -133,22 +133,23 @@ def read_request(
 
         config = read_config_file(options.config)
     cluster, of_cluster = read_cluster(options, default_gpus)
-    file, of_file, sources = config.file if config else None, (), {}
+    file, said = config.file if config else None, None
     if config is not None and file is not None:
         from zeroplan.request.training_file import filled
 
-        options, of_file, sources = filled(options, config, file, cluster)
-        config = config if config.is_stated else None
+        said = filled(options, config, file, cluster)
+        options, config = said.options, config if config.is_stated else None
     headroom = read_headroom(options.headroom, cluster)
     model, of_model = (known, ()) if known else read_model(options, default_params, file)
-    reading = Reading(stated_fields(options), (*of_cluster, *of_file, *of_model, *_of_config_json(model)))
+    reading = Reading(stated_fields(options), (*of_cluster, *of_model, *_of_config_json(model)))
+    reading = reading.then(Reading(assumed=said.assumed if said else ()))
     total, said_by = options.global_batch, "--global-batch" if options.global_batch else "train_batch_size"
     total_alone, unplanned, sharing = False, model.unplanned, cluster.gpus
     if config is not None:
         from zeroplan.request.config import config_fields, config_precision, sharing_gpus
 
         config, precision = config_precision(config, options.precision)
-        stated, fields = config_fields(config, options, reading.fixed, model, sources)
+        stated, fields = config_fields(config, options, reading.fixed, model, said.sources if said else {})
         reading = reading.then(precision).then(fields)
         total = _agreed(total, stated.train_batch_size)
         total_alone, unplanned = stated.total_alone, (*unplanned, *stated.unplanned)

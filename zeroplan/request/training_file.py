@@ -35,7 +35,7 @@ class Filled(NamedTuple):
 
 def filled(options: Options, config: ConfigFile, file: TrainerFile, cluster: Cluster) -> Filled:
     """Options beside a file that is given as --config. Raises `ZeroplanError`."""
-    stage = options.stage if options.stage is not None else _stage(config.content)
+    stage = options.stage if options.stage is not None else stage_of(config.content)
     taken = settings(options, file, stage, cluster)
     settled = file.stated.settings
     if "model" in settled and options.model is None and options.params is None and options.adapter is None:
@@ -45,8 +45,8 @@ def filled(options: Options, config: ConfigFile, file: TrainerFile, cluster: Clu
         taken["optim"], chosen = settled["optim"], named
     assumed = [_taken(file, taken)] if taken or file.stated.trains else []
     if not config.is_stated:
-        assumed.append(f"{file.place} names no DeepSpeed config: what options do not fix is open, or as DeepSpeed has it")
-    sources = {name: f"{said.key} of {file.place}," for name, said in taken.items()}
+        assumed.append(f"{file.place} names no DeepSpeed config: ZeRO is as options say, or as DeepSpeed has it")
+    sources = {name: f"{file.place}: {said.key}" for name, said in taken.items()}
     return Filled(chosen, (*assumed, *file.assumed), sources)
 
 
@@ -87,7 +87,8 @@ def with_optim(options: Options, name: str, config: Mapping[str, Any], file: Tra
     return options if replaced else options.replace(optim=name)
 
 
-def _stage(content: Mapping[str, Any]) -> int | None:
+def stage_of(content: Mapping[str, Any]) -> int | None:
+    """The ZeRO stage that a config states."""
     section = content.get("zero_optimization")
     stage = section.get("stage") if isinstance(section, dict) else None
     return stage if isinstance(stage, int) else None

@@ -1,6 +1,7 @@
-"""Training files of axolotl (axolotl-ai-cloud/axolotl 067b021c, src/axolotl): utils/schemas/peft.py, config.py and
-training.py have keys and defaults, which pydantic converts; loaders/adapter.py, loaders/model.py and utils/freeze.py make of
-them what trains.
+"""Training files of axolotl (axolotl-ai-cloud/axolotl 067b021c, src/axolotl).
+
+utils/schemas (peft.py, config.py, training.py) has keys and defaults, and pydantic converts values; loaders/adapter.py,
+loaders/model.py and utils/freeze.py make of them what trains.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 LORA, QLORA = "lora", "qlora"
 AUTO = "auto"
 HARMLESS = (
-    *training_arguments.HARMLESS, "added_tokens_overrides", "chat_template*", "datasets", "debug", "default_system_message",
-    "dora*", "early_stopping_patience", "eot_tokens", "evals_per_epoch", "group_by_length", "hf_use_auth_token",
-    "is_*_derived_model", "local_rank", "lora_on_cpu", "loss_watchdog_*", "merge_*", "mlflow_*", "model_type", "num_epochs",
-    "pad_to_*", "peft_init_lora_weights", "pretraining_dataset", "profiler_*", "ray_*", "revision_of_model",
-    "saves_per_epoch", "shuffle_*", "special_tokens", "strict", "test_datasets", "tokens", "train_on_inputs", "type_of_model",
-    "use_ray", "use_tensorboard", "val_set_size", "xformers_attention",
+    *training_arguments.HARMLESS, "added_tokens_overrides", "chat_template*", "datasets", "debug",
+    "default_system_message", "early_stopping_patience", "eot_tokens", "evals_per_epoch", "group_by_length",
+    "hf_use_auth_token", "is_*_derived_model", "lora_on_cpu", "loss_watchdog_*", "merge_*", "mlflow_*", "model_type",
+    "num_epochs", "pad_to_*", "peft_init_lora_weights", "pretraining_dataset", "profiler_*", "ray_*",
+    "revision_of_model", "saves_per_epoch", "shuffle_*", "special_tokens", "strict", "test_datasets", "tokens",
+    "train_on_inputs", "type_of_model", "use_ray", "use_tensorboard", "val_set_size",
 )  # fmt: skip
 REFUSED = {
     "rl": "a second model, rewards and generation are not planned", "reward_model": "reward models are not planned",
@@ -68,7 +69,7 @@ def read(words: Words) -> Stated:
             "adapters are frozen too"
         )  # fmt: skip
     if adapter:
-        notes += ("fused kernels (lora_mlp_kernel and its kin), which axolotl may switch on by itself, are not counted",)
+        notes += ("fused kernels such as lora_mlp_kernel, which axolotl may switch on by itself, are not counted",)
         return Stated(settings, _lora(words), quantization, f"adapter {adapter}", notes)
     if patterns:
         return Stated(settings, _unfrozen(words, patterns), None, "unfrozen_parameters", notes)
@@ -168,9 +169,9 @@ def _lora(words: Words) -> Trains:
         field: words.read(key, READERS[field]) for field, key in more.items()
         if words(key) not in (None, [], {}) and field in READERS
     }  # fmt: skip
-    for key in ("lora_target_parameters", "peft_trainable_token_indices", "peft_ensure_weight_tying"):
-        if words(key) not in (None, False, [], {}) and not (key == more["target_parameters"] and "target_parameters" in READERS):
-            raise words.refuse(key, "it left out (not planned)")
+    unplanned = ["peft_trainable_token_indices", "peft_ensure_weight_tying"]
+    unplanned += [key for field, key in more.items() if field not in READERS]
+    words.refuse_any(dict.fromkeys(unplanned, "not planned"))
     if not targets and not linear and "target_parameters" not in fields:
         raise SpecError(words.at("lora_target_modules"), "nothing", "names of layers", "lora_target_linear: true")
     adapter = Adapter(
@@ -209,7 +210,8 @@ def _unfrozen(words: Words, patterns: tuple[str, ...]) -> Trains:
         try:
             expressions.append(re.compile(re.sub(r"\.(?!\+)", r"\\.", name)))
         except re.error as error:
-            raise SpecError(words.at("unfrozen_parameters"), shown(pattern), f"a regular expression ({error})") from error
+            place = words.at("unfrozen_parameters")
+            raise SpecError(place, shown(pattern), f"a regular expression ({error})") from error
 
     def trained(model: Model) -> Trained:
         names = tuple(t.name for t in model.tensors if any(each.match(t.name) for each in expressions))

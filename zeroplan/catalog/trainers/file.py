@@ -24,7 +24,7 @@ class Stated(NamedTuple):
 
     settings: Mapping[str, Said] = {}
     """Values of options: model, micro_batch, grad_accum, seq, precision, checkpointing, attention, kernels, optim."""
-    trained: Trains = lambda model: Trained()
+    trained: Trains = lambda _model: Trained()
     quantization: Quantization | None = None
     """How the frozen weights of linear layers lie."""
     trains: str = ""

@@ -1,6 +1,7 @@
-"""Training files of LLaMA-Factory (hiyouga/LLaMA-Factory ff6d4d12, src/llamafactory), as `llamafactory-cli train` reads
-them: hparams/parser.py hands values to dataclasses as they are, hparams/finetuning_args.py, model_args.py and data_args.py
-have the defaults, model/adapter.py and model/model_utils make of them what trains.
+"""Training files of LLaMA-Factory (hiyouga/LLaMA-Factory ff6d4d12, src/llamafactory).
+
+hparams/parser.py hands values to dataclasses as they are; finetuning_args.py, model_args.py and data_args.py beside it
+have the defaults, and model/adapter.py and model/model_utils make of them what trains.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ ALL = "all"
 HARMLESS = (
     *training_arguments.HARMLESS, "cache_dir", "compute_accuracy", "custom_*", "default_system", "disable_shuffling",
     "early_stopping_steps", "enable_thinking", "export_*", "freeze_language_model", "freeze_multi_modal_projector",
-    "freeze_vision_tower", "hf_hub_token", "ignore_pad_token_for_loss", "infer_*", "interleave_probs", "low_cpu_mem_usage",
-    "mask_history", "max_samples", "media_dir", "mix_strategy", "ms_hub_token", "om_hub_token", "pissa_*", "plot_loss",
+    "freeze_vision_tower", "hf_hub_token", "ignore_pad_token_for_loss", "infer_*", "interleave_probs",
+    "low_cpu_mem_usage", "mask_history", "max_samples", "media_dir", "mix_strategy", "ms_hub_token", "om_hub_token",
+    "pissa_*", "plot_loss",
     "preserve_thinking", "print_param_status", "ray_*", "split_special_tokens", "streaming", "swanlab_*", "template",
     "tokenized_path", "tool_format", "train_on_prompt", "use_fast_tokenizer", "use_swanlab", "val_size",
 )  # fmt: skip
@@ -67,7 +69,8 @@ def _settings(words: Words) -> dict[str, Said]:
     settings = {
         **training_arguments.batch(words), "seq": words.said("cutoff_len", words.whole("cutoff_len", 2048)),
         "checkpointing": _checkpointing(words), **training_arguments.operators(words, "enable_liger_kernel"),
-        **training_arguments.named(words, "optim", "optim"), **training_arguments.named(words, "model", "model_name_or_path"),
+        **training_arguments.named(words, "optim", "optim"),
+        **training_arguments.named(words, "model", "model_name_or_path"),
     }  # fmt: skip
     if (precision := training_arguments.half(words)) is not None:
         settings["precision"] = precision

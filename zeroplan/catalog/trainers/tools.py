@@ -28,6 +28,18 @@ OF_TRL = frozenset({
 })  # fmt: skip
 
 
+RULES: tuple[tuple[frozenset[str], frozenset[str], str], ...] = (
+    (frozenset({"base_model"}), OF_AXOLOTL, AXOLOTL),
+    (frozenset({"model"}), frozenset({"peft_config", "dist_config", "model_class"}), LLAMA_FACTORY_1),
+    (frozenset(), frozenset({"tuner_type", "train_type", "sft_type"}), SWIFT),
+    (frozenset(), frozenset({"use_lora", "use_qlora"}), OPEN_INSTRUCT),
+    (frozenset({"model_name_or_path"}), OF_LLAMA_FACTORY, LLAMA_FACTORY),
+    (frozenset({"model_name_or_path"}), OF_TRL, TRL),
+    (frozenset({"output_dir"}), frozenset({"per_device_train_batch_size", "num_train_epochs"}), TRAINER),
+)
+"""Keys that a file has, others of which it has one, and the tool."""
+
+
 def tool_of(keys: Iterable[str]) -> str | None:
     """The tool that reads a file of these keys; None for what is no training file. The first rule that holds counts:
     several words, such as lora_r and load_in_4bit, are those of more than one tool.
@@ -35,18 +47,4 @@ def tool_of(keys: Iterable[str]) -> str | None:
     names = set(keys)
     if names & NOT_TRAINING:
         return None
-    if "base_model" in names and names & OF_AXOLOTL:
-        return AXOLOTL
-    if "model" in names and names & {"peft_config", "dist_config", "model_class"}:
-        return LLAMA_FACTORY_1
-    if names & {"tuner_type", "train_type", "sft_type"}:
-        return SWIFT
-    if names & {"use_lora", "use_qlora"}:
-        return OPEN_INSTRUCT
-    if "model_name_or_path" in names and names & OF_LLAMA_FACTORY:
-        return LLAMA_FACTORY
-    if "model_name_or_path" in names and names & OF_TRL:
-        return TRL
-    if "output_dir" in names and names & {"per_device_train_batch_size", "num_train_epochs"}:
-        return TRAINER
-    return None
+    return next((tool for has, one_of, tool in RULES if has <= names and names & one_of), None)

@@ -1,5 +1,7 @@
-"""Training files of TRL and of recipes built on it (huggingface/trl f2cd5771, trl/trainer): model_config.py, base_config.py
-and sft_config.py have keys and defaults, utils.py (get_peft_config, get_quantization_config) makes of them what trains.
+"""Training files of TRL and of recipes built on it (huggingface/trl f2cd5771, trl/trainer).
+
+model_config.py, base_config.py and sft_config.py have keys and defaults, of which utils.py (get_peft_config,
+get_quantization_config) makes what trains.
 """
 
 from __future__ import annotations
@@ -53,10 +55,7 @@ def read(words: Words) -> Stated:
         note = f"{unused[0]} does nothing without use_peft: all weights train" if unused else ""
         words.look_at("use_dora", "use_rslora", *(key for key in words.content if key.startswith("lora_")))
         return Stated(settings, notes=(note,) if note else ())
-    notes = ()
-    if settings["checkpointing"].value != "none":
-        notes = ("at ZeRO-3 TRL checkpoints reentrantly where peft's adapters train",)
-    return Stated(settings, _lora(words), quantization, "use_peft", notes, reentrant_at_stage_3=True)
+    return Stated(settings, _lora(words), quantization, "use_peft", reentrant_at_stage_3=True)
 
 
 def _settings(words: Words) -> dict[str, Said]:
@@ -67,7 +66,8 @@ def _settings(words: Words) -> dict[str, Said]:
     settings = {
         **training_arguments.batch(words), "seq": words.said(length, words.whole(length, 1024)), "precision": precision,
         "checkpointing": training_arguments.checkpointing(words, usual=True), **training_arguments.operators(words),
-        **training_arguments.named(words, "optim", "optim"), **training_arguments.named(words, "model", "model_name_or_path"),
+        **training_arguments.named(words, "optim", "optim"),
+        **training_arguments.named(words, "model", "model_name_or_path"),
     }  # fmt: skip
     if words.switch("use_flash_attention_2"):
         settings.setdefault("attention", Said("flash_attention_2", "use_flash_attention_2"))
@@ -101,10 +101,11 @@ def _lora(words: Words) -> Trains:
     task = words.word("lora_task_type", CAUSAL_LM)
     if task == SEQ_CLS:
         raise words.refuse("lora_task_type", f"{CAUSAL_LM}: reward models are not planned")
-    parameters = words("lora_target_parameters")
+    parameters, more = words("lora_target_parameters"), {}
     if parameters and "target_parameters" not in READERS:
         raise words.refuse("lora_target_parameters", "it left out (not planned)")
-    more = {"target_parameters": words.read("lora_target_parameters", READERS["target_parameters"])} if parameters else {}
+    if parameters:
+        more = {"target_parameters": words.read("lora_target_parameters", READERS["target_parameters"])}
     adapter = Adapter(
         r=words.whole("lora_r", 16), lora_alpha=words.number("lora_alpha", 32),
         lora_dropout=words.probability("lora_dropout", 0.05), use_rslora=words.switch("use_rslora"),
