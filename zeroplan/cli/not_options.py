@@ -51,9 +51,9 @@ EVALUATION = "evaluation and generation are not planned: the numbers are of trai
 FOREIGN: tuple[Foreign, ...] = (
     Foreign(("lora-*", "use-lora", "with-lora", "dora", "use-dora", "use-rslora", "peft*", "use-peft", "adapter-*",
              "additional-target", "finetuning-type",
-             "train-type", "tuner-type", "target-modules", "modules-to-save"), ADAPTERS),
-    Foreign(("qlora", "load-in-*", "quant*", "bnb-*", "gptq*", "awq*"), QUANTIZED),
-    Foreign(("freeze-*", "trainable-*"), FROZEN),
+             "train-type", "tuner-type", "target-modules", "modules-to-save", "pissa-*"), ADAPTERS),
+    Foreign(("qlora", "load-in-*", "quant*", "bnb-*", "gptq*", "awq*", "double-quantization", "use-bnb-*"), QUANTIZED),
+    Foreign(("freeze-*", "trainable-*", "unfrozen-parameters"), FROZEN),
     Foreign(("ref", "ref-*", "reference-*", "reward-*", "teacher*", "dpo", "ppo", "grpo", "rlhf*", "orpo", "kto",
              "vllm*", "draft-model"), SECOND_MODEL),
     Foreign(("fsdp*",), FSDP),

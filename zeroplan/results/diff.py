@@ -143,7 +143,7 @@ def _counted(
 
 
 def _beside_one_job(first: ConfigFile, second: ConfigFile) -> tuple[ConfigFile, ConfigFile]:
-    """Both, with the training file that one of them was named by. Raises `ZeroplanError` where two say different jobs."""
+    """Both, with the training file that names one of them. Raises `ZeroplanError` where two say different jobs."""
     for each in (first, second):
         if not each.is_stated:
             tool = each.file.tool if each.file else ""
