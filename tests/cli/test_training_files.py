@@ -87,6 +87,7 @@ def test_options_win(zeroplan, write):
         (LLAMA.replace("lora_rank: 8", "lora_rank: $R"), (), "lora_rank: found the placeholder '$R'"),
         (AXOLOTL.replace("adapter: lora", "adapter: llama-adapter"), (), "train.yaml: adapter: found 'llama-adapter'"),
         (TRL.replace("ds.json", "gone.json"), (), "found 'gone.json' for the ds_config"),
+        (TRL + f"gradient_accumulation_steps: {10**20}\n", (), "train.yaml: gradient_accumulation_steps: found '1000"),
         (TRL + "optim: galore_adamw\n", (), "train.yaml: optim: found 'galore_adamw'"),
         ("model: a\ntuner_type: lora\ndeepspeed: zero2\n", (), "a training file of ms-swift, which is not read"),
     ],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.catalog.trainers.file import TrainerFile
 from zeroplan.deepspeed.facts import Facts
-from zeroplan.errors import SpecError, shown
+from zeroplan.errors import QuantityError, SpecError, shown
 from zeroplan.request.options import Options
 from zeroplan.request.strategy import precision_of_card
 from zeroplan.request.values import flag
@@ -40,7 +40,13 @@ def filled(options: Options, config: ConfigFile, file: TrainerFile, cluster: Clu
     settled = file.stated.settings
     if "model" in settled and options.model is None and options.params is None and options.adapter is None:
         taken["model"] = settled["model"]
-    chosen = options.replace(**{name: said.value for name, said in taken.items()})
+    chosen = options
+    for name, said in taken.items():
+        try:
+            chosen = chosen.replace(**{name: said.value})
+        except QuantityError as error:
+            place, why = f"{file.place}: {said.key}", f"a value that {flag(name)} takes"
+            raise SpecError(place, shown(str(said.value)), why) from error
     if "optim" in settled and (named := with_optim(chosen, settled["optim"].value, config.content, file)) is not chosen:
         taken["optim"], chosen = settled["optim"], named
     assumed = [_taken(file, taken)] if taken or file.stated.trains else []

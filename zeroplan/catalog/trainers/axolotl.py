@@ -158,7 +158,7 @@ def _lora(words: Words) -> Trains:
     for key in ("lora_r", "lora_alpha"):
         if words(key) is None:
             raise SpecError(words.at(key), "nothing", "a number, which axolotl does not fill in", f"{key}: 16")
-    rank, linear = words.whole("lora_r"), words.switch("lora_target_linear")
+    rank, linear = words.rank("lora_r"), words.switch("lora_target_linear")
     targets = words.read("lora_target_modules", READERS["target_modules"], ())
     more = {
         "rank_pattern": "lora_rank_pattern", "layers_to_transform": "peft_layers_to_transform",

@@ -113,10 +113,10 @@ def _quantization(words: Words, how: str, precision: Said | None) -> Quantizatio
 
 
 def _lora(words: Words) -> Trains:
-    rank = words.whole("lora_rank", 8)
+    rank = words.rank("lora_rank", 8)
     alpha = words.number("lora_alpha") or 2 * rank
     targets = words.names("lora_target", (ALL,), split=True)
-    saved = words.names("additional_target", split=True)
+    saved = words.modules("additional_target", split=True)
     pro, layers = words.switch("use_llama_pro"), words.whole("freeze_trainable_layers", 2, signed=True)
     adapter = Adapter(
         r=rank, lora_alpha=alpha, lora_dropout=words.probability("lora_dropout"),

@@ -107,9 +107,9 @@ def _lora(words: Words) -> Trains:
     if parameters:
         more = {"target_parameters": words.read("lora_target_parameters", READERS["target_parameters"])}
     adapter = Adapter(
-        r=words.whole("lora_r", 16), lora_alpha=words.number("lora_alpha", 32),
+        r=words.rank("lora_r", 16), lora_alpha=words.number("lora_alpha", 32),
         lora_dropout=words.probability("lora_dropout", 0.05), use_rslora=words.switch("use_rslora"),
-        use_dora=words.switch("use_dora"), modules_to_save=words.names("lora_modules_to_save"),
+        use_dora=words.switch("use_dora"), modules_to_save=words.modules("lora_modules_to_save"),
         task_type=words.read("lora_task_type", READERS["task_type"], CAUSAL_LM), **more,
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from zeroplan.catalog.adapters import READERS
 from zeroplan.errors import SpecError, shown
 
 MOST_NAMED = 12
@@ -67,6 +68,16 @@ class Words:
         if value is None or (value == int(value) and (signed or value >= 1)):
             return None if value is None else int(value)
         raise self.refuse(key, "a whole number" if signed else "a whole number from 1 up")
+
+    def rank(self, key: str, usual: int | None = None) -> Any:
+        """The rank of adapters."""
+        value = self.whole(key, usual)
+        return value if value is None else READERS["r"](value, self.at(key))
+
+    def modules(self, key: str, *, split: bool = False) -> tuple[str, ...]:
+        """Names of modules, as peft compares them."""
+        read: tuple[str, ...] = READERS["modules_to_save"](self.names(key, split=split), self.at(key))
+        return read
 
     def number(self, key: str, usual: float | None = None) -> Any:
         """A number from 0 up."""
