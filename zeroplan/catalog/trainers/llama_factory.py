@@ -76,8 +76,8 @@ def _settings(words: Words) -> dict[str, Said]:
         settings["precision"] = precision
     elif not words("pure_bf16"):
         settings["precision"] = Said("fp32", "bf16", stated=False)
-    if (attention := words("flash_attn")) in ATTENTIONS:
-        settings["attention"] = Said(ATTENTIONS[attention], "flash_attn")
+    if attention := ATTENTIONS.get(str(words("flash_attn"))):
+        settings["attention"] = Said(attention, "flash_attn")
     return settings
 
 

@@ -103,7 +103,7 @@ class Words:
             raise self.refuse(key, why, f"{key}: {value}" if exact is not None else "")
         if value is None:
             return usual
-        if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) == float("inf"):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < float("inf"):
             raise self.refuse(key, "a number")
         return value
 
