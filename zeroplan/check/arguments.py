@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from zeroplan.catalog.trainers.file import TrainerFile, read_trainer_file
 from zeroplan.catalog.trainers.tools import AXOLOTL, TRAINER, TRL, tool_of
 from zeroplan.check.document import Document
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.errors import SpecError
+
+if TYPE_CHECKING:
+    from zeroplan.catalog.trainers.file import TrainerFile
 
 EXPECTED = "TrainingArguments"
 DEFAULTS: dict[str, Any] = {
@@ -48,6 +50,8 @@ class Arguments:
     @cached_property
     def file(self) -> TrainerFile | None:
         """What it says of a job; None where its tool is not read. Raises `SpecError` for what is not planned."""
+        from zeroplan.catalog.trainers.file import read_trainer_file  # where a job is planned
+
         return read_trainer_file(self.document.config, self.document.name, TRAINER)
 
     def stated(self, name: str) -> Any:

@@ -6,10 +6,9 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.catalog.files import LARGEST_CONFIG, place_of, read_text
-from zeroplan.catalog.trainers.file import TrainerFile, read_trainer_file
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, tool_of
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import NotReadableError, read_json
@@ -18,6 +17,9 @@ from zeroplan.deepspeed.keys.removed import REMOVED_KEYS
 from zeroplan.deepspeed.names import COMMENTS
 from zeroplan.deepspeed.read import refuse_models
 from zeroplan.errors import SpecError, shortened, shown
+
+if TYPE_CHECKING:
+    from zeroplan.catalog.trainers.file import TrainerFile
 
 EXPECTED = "a ds_config.json"
 YAML = (".yaml", ".yml")
@@ -106,6 +108,8 @@ def _trained(path: str, document: Document) -> ConfigFile:
 
 def trainer_file(document: Document) -> TrainerFile | None:
     """What a training file says; None for what is none. Raises `SpecError`."""
+    from zeroplan.catalog.trainers.file import read_trainer_file  # where there is such a file
+
     file = read_trainer_file(document.config, document.name)
     if file is not None and file.tool == LLAMA_FACTORY:  # OmegaConf reads it; PyYAML takes the last
         _check_once(document, "each key once, as LLaMA-Factory reads it")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zeroplan.catalog.trainers.file import TrainerFile
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.errors import QuantityError, SpecError, shown
 from zeroplan.request.options import Options
@@ -14,6 +13,7 @@ from zeroplan.request.values import flag
 from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMS, UNPLANNED_OPTIMS
 
 if TYPE_CHECKING:
+    from zeroplan.catalog.trainers.file import TrainerFile
     from zeroplan.catalog.trainers.words import Said
     from zeroplan.check.config_file import ConfigFile
     from zeroplan.specs.cluster import Cluster

@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+from zeroplan.catalog.trainers.registry import READERS
+from zeroplan.catalog.trainers.stated import Stated
 from zeroplan.catalog.trainers.tools import UNREAD, tool_of
-from zeroplan.catalog.trainers.words import Said, Words, listed
+from zeroplan.catalog.trainers.words import Words, listed
 from zeroplan.errors import SpecError
-from zeroplan.specs.trained import Trained
-
-if TYPE_CHECKING:
-    from zeroplan.specs.model import Model
-    from zeroplan.specs.quantization import Quantization
-
-
-Trains = Callable[["Model"], Trained]
-"""What trains, of a model. Raises `SpecError` for what is not planned."""
-
-
-class Stated(NamedTuple):
-    """What one tool makes of its words."""
-
-    settings: Mapping[str, Said] = {}
-    """Values of options: model, micro_batch, grad_accum, seq, precision, checkpointing, attention, kernels, optim."""
-    trained: Trains = lambda _model: Trained()
-    quantization: Quantization | None = None
-    """How the frozen weights of linear layers lie."""
-    trains: str = ""
-    """The key that says so, and how; empty where all weights train."""
-    notes: tuple[str, ...] = ()
-    reentrant_at_stage_3: bool = False
-    """Checkpointing is reentrant at ZeRO-3, whatever the file says of it."""
 
 
 class TrainerFile(NamedTuple):
@@ -57,8 +35,6 @@ def read_trainer_file(content: Mapping[str, Any], place: str, tool: str | None =
 
     Raises `SpecError` for what is not planned, and for values that the tool refuses.
     """
-    from zeroplan.catalog.trainers.registry import READERS
-
     name = tool_of(content) or tool
     if name is None:
         return None

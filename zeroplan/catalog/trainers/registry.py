@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from zeroplan.catalog.trainers import axolotl, llama_factory, tools, trl
-from zeroplan.catalog.trainers.file import Stated
+from zeroplan.catalog.trainers.stated import Stated
 from zeroplan.catalog.trainers.training_arguments import HARMLESS, settings_of
 from zeroplan.catalog.trainers.words import Words
 

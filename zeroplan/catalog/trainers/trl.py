@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from zeroplan.catalog.adapters import READERS
 from zeroplan.catalog.trainers import training_arguments
-from zeroplan.catalog.trainers.file import Stated, Trains
+from zeroplan.catalog.trainers.stated import Stated, Trains
 from zeroplan.catalog.trainers.words import Said, Words
 from zeroplan.errors import SpecError, shown
 from zeroplan.specs.adapter import CAUSAL_LM, SEQ_CLS, Adapter
