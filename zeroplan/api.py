@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # a call imports its own
     from zeroplan.results.front import Plans
     from zeroplan.results.largest import LargestModels
     from zeroplan.results.matrix import Matrix
+    from zeroplan.results.methods import Methods
     from zeroplan.results.recommend import Recommendation
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -83,13 +84,14 @@ def recommend(
 def recommend(
     *, max_params: Literal[False] = False, why: str | Sequence[str] = (), tokens: Number | None = None,
     deadline: str | None = None, price: Number | Mapping[str, Number] | None = None, objective: str = "fastest",
-    target: str = HF, allow: str | None = None, **options: Unpack[Words],
-) -> Recommendation: ...  # fmt: skip
+    method: str | Sequence[str] = (), target: str = HF, allow: str | None = None, **options: Unpack[Words],
+) -> Methods | Recommendation: ...  # fmt: skip
 @_named
 def recommend(
     *, max_params: bool = False, why: str | Sequence[str] = (), tokens: Number | None = None,
     deadline: str | None = None, price: Number | Mapping[str, Number] | None = None, objective: str = "fastest",
-    apart: Number | None = None, target: str = HF, allow: str | None = None, **options: Unpack[Words],
+    apart: Number | None = None, method: str | Sequence[str] = (), target: str = HF, allow: str | None = None,
+    **options: Unpack[Words],
 ) -> Recommendation | LargestModels:  # fmt: skip
     """The fastest strategy that fits, why the others lost, and its ds_config.json.
 
@@ -112,6 +114,13 @@ def recommend(
     >>> [plan.offload_optimizer for plan in (result.front[0], result.front[-1])]
     [None, 'cpu']
 
+    `method=["full", "lora", "qlora"]`: each way to train with its plan, in `.methods`; one alone is what `lora` and
+    `quantize` say.
+
+    >>> result = recommend(model="llama-3.2-1b", gpus=1, gpu_mem=16, seq=512, method=["full", "lora"])
+    >>> [name for name, plan in result.methods.items() if plan]
+    ['full', 'lora']
+
     `target` and `allow` as --for and --allow have them: the plan uses what the target is told by its own files and
     arguments, or with `allow="code"` what needs lines of the training script.
 
@@ -121,6 +130,14 @@ def recommend(
 
     goal = Goal(**_given(tokens=tokens, deadline=deadline, price=price, objective=objective, apart=apart))
     of_job, script = stated(options), read_script(target, allow)
+    if method:
+        of_job, methods = _methods(of_job, method)
+        if len(methods) > 1:
+            from zeroplan.results.methods import side_by_side
+
+            if why or switch("max_params", max_params):
+                raise ContradictionError("method compares plans; leave out why and max_params, or name one method")
+            return side_by_side(of_job, methods, goal, script)
     if switch("max_params", max_params):
         from zeroplan.results.largest import largest_models
 
@@ -132,6 +149,14 @@ def recommend(
     result = recommendation(of_job, script=script, alternatives=_names(why), goal=goal)
     result.target = target
     return result
+
+
+def _methods(of_job: dict[str, Any], method: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The options, and the ways to train; of one alone its own options."""
+    from zeroplan.results.methods import read_methods, stated_for
+
+    methods = read_methods(method)
+    return (stated_for(methods[0], of_job) if len(methods) == 1 else of_job), methods
 
 
 def _names(why: Any) -> Sequence[str]:

@@ -19,6 +19,8 @@ DEEPSPEED = "0.19.8"
 TRANSFORMERS = "5.23.0"
 LIGER = "0.8.5"
 FLASH_ATTN = "2.8.3"
+PEFT = "0.21.2"
+BITSANDBYTES = "0.50.2"
 
 SOURCES: dict[str, Source] = {
     "ZeRO": Source(
@@ -65,6 +67,13 @@ SOURCES: dict[str, Source] = {
     "flash-attn": Source(
         f"flash-attn {FLASH_ATTN}, source; its kernels ran in no run",
         f"https://github.com/Dao-AILab/flash-attention/tree/v{FLASH_ATTN}", "code",
+    ),
+    "bitsandbytes": Source(
+        f"bitsandbytes {BITSANDBYTES}, source",
+        f"https://github.com/bitsandbytes-foundation/bitsandbytes/tree/{BITSANDBYTES}/bitsandbytes", "code",
+    ),
+    "peft": Source(
+        f"peft {PEFT}, source", f"https://github.com/huggingface/peft/tree/v{PEFT}/src/peft", "code"
     ),
     "reports": Source(
         "public reports of jobs that ran or ran out of memory", "tests/references/published/reports.csv", "published"

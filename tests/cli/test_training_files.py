@@ -60,6 +60,39 @@ def test_a_file_and_options_come_to_the_same(zeroplan, write):
     assert typed.json["strategy"] == read.json["strategy"]
 
 
+QUANTIZED = {
+    "LLaMA-Factory": (LLAMA + "quantization_bit: 4\n", ("--double-quant", "yes", "--checkpointing", "full-reentrant")),
+    "axolotl": (AXOLOTL.replace("adapter: lora", "adapter: qlora") + "load_in_4bit: true\n", ("--double-quant", "yes")),
+}
+
+
+@pytest.mark.parametrize(("text", "typed"), QUANTIZED.values(), ids=QUANTIZED)
+def test_quantized_weights(zeroplan, write, text, typed):
+    """Both tools quantize scales too, and store packed weights in bf16 (quantization.py; loaders/model.py)."""
+    told = ("--model", "llama-3.2-1b", "--seq", "512", "--micro-batch", "2", "--grad-accum", "1", "--precision", "bf16",
+            "--quantize", "nf4", *typed)  # fmt: skip
+    write("train.yaml", text)
+    adapter = write("adapter_config.json", {
+        "peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM",
+        "lora_dropout": 0.05 if "lora_dropout" in text else 0,
+    })  # fmt: skip
+    stated = zeroplan("estimate", *told, "--adapter", adapter, "--config", "ds.json", "--gpus", "8", "--json")
+    read = zeroplan("estimate", "--config", "train.yaml", "--gpus", "8", "--json")
+    assert (stated.code, read.code) == (0, 0), stated.err + read.err
+    assert stated.json["memory"] == read.json["memory"]
+    single = zeroplan("estimate", "--config", "train.yaml", "--gpus", "8", "--json", "--double-quant", "no")
+    assert single.json["memory"] != read.json["memory"]
+
+
+def test_bytes_of_trl_at_stage_3_are_refused(zeroplan, write):
+    """model_config.py: bnb_4bit_quant_storage is uint8 where nothing says; an option wins."""
+    name = write("train.yaml", TRL + "load_in_4bit: true\ndtype: bfloat16\n")
+    ran = zeroplan("estimate", "--config", name, "--gpus", "8")
+    assert ran.code == 2
+    assert "--quant-storage uint8 at stage 3 is not planned" in ran.err
+    assert zeroplan("estimate", "--config", name, "--gpus", "8", "--quant-storage", "bf16").code == 0
+
+
 @pytest.mark.parametrize(("stage", "kind"), [(3, "full-reentrant"), (2, "full")])
 def test_trl_checkpoints_reentrantly_at_stage_3(zeroplan, write, stage, kind):
     """trl/trainer/sft_trainer.py: use_reentrant is forced to True for peft under ZeRO-3."""

@@ -22,12 +22,14 @@ from typing import Any, NamedTuple
 
 from tests.conftest import ROOT
 from zeroplan.architectures.adapters import with_adapter
+from zeroplan.architectures.quantized import with_quantization
 from zeroplan.catalog.adapters import read_adapter_file
 from zeroplan.catalog.models import model
 from zeroplan.costs.passes import timeline_request
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import with_frozen
+from zeroplan.specs.quantization import Quantization
 from zeroplan.specs.strategy import Strategy, Workload
 from zeroplan.specs.target import TARGETS
 
@@ -146,6 +148,10 @@ def cut(folder: Path, options: dict[str, str]) -> None:
     fields.pop("layer_types", None)
     fields |= dict.fromkeys(TOKENS) | ({"head_dim": 16} if fields.get("head_dim") else {})
     config.write_text(json.dumps(fields))
+    if "quantize" in options:
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).save_pretrained(folder / "weights")
     made = folder / "lightning_trainer.py"
     if made.exists():
         made.write_text(made.read_text().replace('accelerator="gpu"', 'accelerator="cpu"'))
@@ -161,6 +167,8 @@ def expected(options: dict[str, str], strategy: dict[str, Any], folder: Path) ->
     trains = model(str(folder / "config.json"))
     if "train" in options:
         trains = with_frozen(trains, ["*"], [options["train"]])
+    if "quantize" in options:
+        trains = with_quantization(trains, Quantization(options["quantize"], storage=strategy["precision"]))
     if (folder / "adapter_config.json").exists():
         trains = with_adapter(trains, read_adapter_file(str(folder)))
     job = Job(trains, Cluster(nodes=1, gpus_per_node=int(options["gpus"])), Workload(SEQ), small)
@@ -172,7 +180,7 @@ def expected(options: dict[str, str], strategy: dict[str, Any], folder: Path) ->
         "accumulation": strategy["grad_accum"], "micro_batch": strategy["micro_batch"],
         "clipping": strategy["gradient_clipping"], "dtype": [DTYPES[strategy["precision"]]],
         "attention": strategy["attention"], "keeps_products": products, "ranks": int(options["gpus"]),
-        "built_partitioned": strategy["stage"] == 3, "saved": Kept(kept["full" if products else strategy["checkpointing"]], kept["none"]),
+        "built_partitioned": strategy["stage"] == 3 and "quantize" not in options, "saved": Kept(kept["full" if products else strategy["checkpointing"]], kept["none"]),
         **({"reduce_bucket_size": strategy["reduce_bucket_size"]} if strategy["stage"] else {}),
     }  # fmt: skip
 

@@ -41,6 +41,13 @@ PLANS = {
     "Accelerate, stage 3, adapters, no checkpointing": {
         "model": "qwen3-0.6b", "for": "accelerate", "stage": "3", "checkpointing": "none", "lora": "8",
     },
+    "Trainer, stage 2, adapters and weights in nf4": {
+        "model": "llama-3.2-1b", "for": "hf", "stage": "2", "checkpointing": "full", "lora": "8", "quantize": "nf4",
+    },
+    "DeepSpeed, two ranks, stage 3, adapters and weights in nf4": {
+        "model": "llama-3.2-1b", "for": "deepspeed", "gpus": "2", "stage": "3", "checkpointing": "full-reentrant",
+        "lora": "8", "quantize": "nf4", "double-quant": "yes",
+    },
     "Lightning, stage 2, adapters": {
         "model": "llama-3.2-1b", "for": "lightning", "stage": "2", "checkpointing": "full", "lora": "8",
     },

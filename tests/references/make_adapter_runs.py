@@ -1,9 +1,10 @@
 """Runs of DeepSpeed with peft's adapters, for make_deepspeed_reference --into adapters_0.19.8.json.
 
-python -m tests.references.make_adapter_runs FOLDER [NUMBER [SEED]]     writes FOLDER/0.json and so on
+python -m tests.references.make_adapter_runs FOLDER [NUMBER [SEED [SHARE]]]     writes FOLDER/0.json and so on
 
 Settings as `zeroplan.verify.cases` draws them (no ZenFlow; no GPT-J, whose buffers differ in transformers 5.24), on 2 to 4
-ranks, each with adapters of one of the ways in which people set them (`TARGETS`). Needs DeepSpeed, transformers and peft.
+ranks, each with adapters of one of the ways in which people set them (`TARGETS`). SHARE of those in 16
+bit have quantized weights. Needs DeepSpeed, transformers, peft and bitsandbytes.
 """
 
 import itertools
@@ -19,6 +20,7 @@ from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.catalog.adapters import read_adapter
 from zeroplan.errors import ZeroplanError
+from zeroplan.specs.quantization import Quantization
 from zeroplan.verify.cases import draw
 
 CHECKPOINTING = ("none", "none", "full", "full-reentrant", "every-2")
@@ -66,11 +68,11 @@ def settings(r, root):
     return drawn
 
 
-def drawn(number, seed):
+def drawn(number, seed, quantized=0.0):
     draws = (draw(random.Random(f"adapter {seed} {at}").randrange(10**6)) for at in itertools.count())
     count = itertools.count()
     for one in draws:
-        if one["model"]["model_type"] == "gptj":
+        if one["model"]["model_type"] == "gptj" or (quantized and one["model"]["model_type"] == "falcon"):
             continue
         at = next(count)
         if at == number:
@@ -87,18 +89,24 @@ def drawn(number, seed):
         for _again in range(20):
             adapter = settings(r, ours.profile.root)
             try:
-                adapted(ours.profile.build(config), read_adapter(adapter, "case"), "case")
+                adapted(ours.profile.build(config), read_adapter(adapter, "case"), model_type, "case")
             except ZeroplanError:
                 continue
             break
         place = {"world": world, "rank": r.randrange(world), "ranks_per_node": world}
         alone = model_type != "deepseek_v3"
-        yield {**one, **place, "checkpointing": r.choice(CHECKPOINTING), "activations": alone, "freeze": None, "adapter": adapter}
+        case = {**one, **place, "checkpointing": r.choice(CHECKPOINTING), "activations": alone, "freeze": None, "adapter": adapter}
+        precision = next((name for name in ("fp16", "bf16") if name in one["ds_config"]), None)
+        if precision and r.random() < quantized:
+            kind = r.choice(("nf4", "fp4"))
+            case["adapter"].pop("use_dora", None)
+            case |= {"zero_init": False, "quantization": Quantization(kind, r.random() < 0.5, precision)._asdict()}
+        yield case
 
 
-def main(folder, number="100", seed="1"):
+def main(folder, number="100", seed="1", quantized="0"):
     with Warm() as warm:
-        for at, one in enumerate(drawn(int(number), seed)):
+        for at, one in enumerate(drawn(int(number), seed, float(quantized))):
             Path(folder, f"{at}.json").write_text(json.dumps(warm.measure(one), indent=1))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from tests.conftest import REFERENCES
 from zeroplan.architectures.adapters import with_adapter
 from zeroplan.architectures.model import model_of
+from zeroplan.architectures.quantized import with_quantization
 from zeroplan.architectures.read import read_config as read_model
 from zeroplan.catalog.adapters import read_adapter
 from zeroplan.costs.outside import outside
@@ -17,6 +18,7 @@ from zeroplan.ledger import total
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model, with_frozen
+from zeroplan.specs.quantization import Quantization
 from zeroplan.specs.strategy import Strategy, Workload
 
 CLIENT_OPTIMIZERS = {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adagrad": "adagrad"}
@@ -57,6 +59,8 @@ def _job_of(written: str) -> Job:
     model = _model_of(json.dumps(case["model"]))
     if case.get("freeze"):
         model = with_frozen(model, case["freeze"], case.get("train") or ())
+    if case.get("quantization"):
+        model = with_quantization(model, Quantization(**{**case["quantization"], "skipped": ()}))
     if case.get("adapter"):
         model = with_adapter(model, read_adapter(case["adapter"], "case"))
     found = Job(

@@ -54,6 +54,8 @@ def walk_once(
         leaves=whole,
         subtrees=subtrees(root, walk) if whole else (),
         layers=tuple(layers(root, walk)),
+        parametrized=parametrized(root, walk),
+        computing=frozenset([walk.index[id(p)] for _path, module in tree(root) for p in module.computing]),
     )
 
 
@@ -81,6 +83,15 @@ def layers(root: Module, walk: Walk) -> Iterator[LayerPosition]:
 def subtrees(root: Module, walk: Walk) -> tuple[tuple[int, ...], ...]:
     modules = dict(tree(root))
     return tuple(walk.below(modules[path]) for path in walk.places)
+
+
+def parametrized(root: Module, walk: Walk) -> dict[int, tuple[int, ...]]:
+    """Tensors that a module's hooks in forward do not see; those of a leaf, and of what is below one, are seen."""
+    return {
+        walk.places[path]: tuple([walk.index[id(parameter)] for parameter in module.parametrized])
+        for path, module in tree(root)
+        if module.parametrized and path in walk.places and path not in walk.leaves
+    }
 
 
 def ready(uses: list[int], frozen: frozenset[int] = frozenset()) -> tuple[int, ...]:

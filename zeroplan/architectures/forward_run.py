@@ -34,6 +34,7 @@ class ForwardRun(Memory):
         "kernel",
         "kernels",
         "opens",
+        "parametrized",
         "passed_over",
         "recomputing",
         "seq",
@@ -62,6 +63,8 @@ class ForwardRun(Memory):
         """Bytes of an element of what forward computes in under torch.autocast; 0: without it."""
         self.kernels = kernels
         """transformers, liger or liger-loss."""
+        self.parametrized: dict[Shaped, Callable[[], Tensor]] = {}
+        """Parameters that stand for something computed of them, as long as a wrapper of their module runs."""
         self.passed_over: frozenset[int] = frozenset()
         """Layers that return their input: others represent them."""
         self.weights: Callable[[], Tensor | None] = lambda: None
@@ -69,6 +72,8 @@ class ForwardRun(Memory):
 
     def parameter(self, of: Shaped) -> Tensor:
         """The tensor that stands for a module's parameter."""
+        if self.parametrized and of in self.parametrized:
+            return self.parametrized[of]()
         return parameter(self, of)
 
     def enter(self, module: object, _inputs: tuple[Any, ...] = ()) -> int:

@@ -7,17 +7,20 @@ parameters DeepSpeed registers with it (external parameters): a wrapper reads th
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zeroplan.architectures.module import Conv1D, Dropout, Embedding, Linear, LookUp, Module, Parameter, Unary
+from zeroplan.autograd import graph
+from zeroplan.autograd.autocast import autocast
 from zeroplan.autograd.elementwise import add, add_scalar, div, mul, mul_scalar, sub, to
-from zeroplan.autograd.products import embedding, linear, matmul
+from zeroplan.autograd.products import baddbmm, embedding, linear, matmul
 from zeroplan.autograd.reductions import norm_of_rows
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import transpose, view
+from zeroplan.autograd.views import clone, transpose, view
 
 if TYPE_CHECKING:
     from zeroplan.architectures.forward_run import ForwardRun
+    from zeroplan.architectures.quantized import QuantizedLinear
     from zeroplan.specs.adapter import Adapter
 
 NAME = "default"
@@ -40,7 +43,7 @@ class Container(Module):
             setattr(self, NAME, part)
 
 
-class LoraLayer(Unary):
+class LoraLayer(Module):
     """What an adapter registers beside the layer in whose place it stands."""
 
     dropout: Dropout
@@ -49,7 +52,7 @@ class LoraLayer(Unary):
     up: Linear
     """lora_B: [out, r]."""
 
-    def __init__(self, base: Unary, adapter: Adapter, **parts: Module | Parameter) -> None:
+    def __init__(self, base: Module, adapter: Adapter, **parts: Module | Parameter) -> None:
         """`parts`: by the names that peft has for them, in whose order they are registered (LoraLayer.__init__)."""
         super().__init__()
         self.base_layer = base
@@ -60,13 +63,13 @@ class LoraLayer(Unary):
         vars(self).update(dropout=dropout, down=parts.get("lora_A"), up=parts.get("lora_B"))
 
 
-class LoraLinear(LoraLayer):
+class LoraLinear(LoraLayer, Unary):
     """y = W·x + s·B·A·dropout(x), around a linear layer or a Conv1D that stays as it is."""
 
     transformers_class = "peft.tuners.lora.layer.Linear"
     forward_order = ("base_layer", "lora_dropout", "lora_A", "lora_B")
 
-    def __init__(self, base: Linear | Conv1D, adapter: Adapter, rank: int) -> None:
+    def __init__(self, base: Linear | Conv1D | QuantizedLinear, adapter: Adapter, rank: int) -> None:
         down, up = Linear(base.inputs, rank, bias=False), Linear(rank, base.outputs, bias=adapter.lora_bias)
         super().__init__(base, adapter, lora_A=down, lora_B=up)
         self.borrowed = (down.weight,)
@@ -79,7 +82,27 @@ class LoraLinear(LoraLayer):
         return to(result, width)
 
 
-class DoraLinear(LoraLayer):
+class LoraLinear4bit(LoraLinear):
+    """The same around weights in 4 bit: a copy of the layer's result comes first (tuners/lora/bnb.py)."""
+
+    transformers_class = "peft.tuners.lora.bnb.Linear4bit"
+
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
+        result = self.base_layer(run, x)
+        result = clone(result)
+        x = to(x, run.parameter(self.down.weight).width)
+        output = mul_scalar(self.up(run, self.down(run, self.dropout(run, x))))
+        output = to(output, result.width)
+        return add(result, output)
+
+
+class LoraLinear8bit(LoraLinear):
+    """The same around weights in 8 bit."""
+
+    transformers_class = "peft.tuners.lora.bnb.Linear8bitLt"
+
+
+class DoraLinear(LoraLayer, Unary):
     """y = W·x + (m / |W + s·B·A| - 1)·W·x + m / |W + s·B·A| · s·B·A·x, m a magnitude of each row (use_dora)."""
 
     transformers_class = "peft.tuners.lora.layer.Linear"
@@ -173,6 +196,77 @@ class LoraEmbedding(LoraLayer, LookUp):
             extra = mul_scalar(extra)
         result = add(result, extra)
         return to(result, width)
+
+
+class ParamWrapper(LoraLayer):
+    """A module of which one parameter is W + s·B·A while it runs; of a stack of matrices each has its own B and A.
+
+    The adapter's linear layers hold B and A, and are never called. Several parameters of a module have a wrapper each,
+    one around the other.
+    """
+
+    transformers_class = "peft.tuners.lora.layer.ParamWrapper"
+    forward_order = ("lora_A", "lora_B", "base_layer")
+    base_layer: Module
+    holder: Module
+    parameter: Parameter
+
+    def __init__(self, base: Module, adapter: Adapter, parameter: Parameter, rank: int, alpha: float) -> None:
+        """`base`: what holds the parameter, or a wrapper around it for another one."""
+        holder = base.holder if isinstance(base, ParamWrapper) else base
+        *stack, rows, columns = parameter.shape
+        experts = stack[0] if stack else 1
+        transposed = bool(stack) and holder.is_transposed
+        inputs, outputs = (rows, columns) if transposed else (columns, rows)
+        down, up = Linear(inputs, rank * experts, bias=False), Linear(rank * experts, outputs, bias=False)
+        super().__init__(base, adapter, lora_A=down, lora_B=up)
+        for part in (down, up):
+            vars(part).update(called=False, saves_views=experts > 1)
+        self.experts, self.transposed = experts, transposed
+        self.scales = alpha != (rank**0.5 if adapter.use_rslora else rank)
+        self.computing = (down.weight, up.weight)
+        self.borrowed = (parameter, *self.computing)
+        holder.parametrized += (parameter,)
+        like = {name: getattr(base, name) for name in ("takes_gradient", "backward_fetches", "returns")}
+        vars(self).update(holder=holder, parameter=parameter, **like)
+
+    def forward(self, run: ForwardRun, *inputs: Any) -> Any:
+        """The wrapped module's, which reads the parameter that is computed; registering that computes it once more."""
+        factors = self.factors(run)
+        self.computed(run, *factors)
+        known: list[Tensor] = []
+
+        def read() -> Tensor:
+            if not known:
+                known.append(self.computed(run, *factors))
+            return known[0]
+
+        outermost = not run.parametrized
+        run.parametrized[self.parameter] = read
+        try:
+            return self.base_layer(run, *inputs)
+        finally:
+            if outermost:
+                run.parametrized.clear()  # torch's cache of them lives until the outermost wrapper is done
+
+    def factors(self, run: ForwardRun) -> tuple[Tensor, ...]:
+        """B and A of each matrix, or of the only one their product."""
+        down, up = run.parameter(self.down.weight), run.parameter(self.up.weight)
+        if self.experts == 1:
+            return (mul_scalar(matmul(up, down)),)
+        down = view(down, (self.experts, -1, down.shape[-1]))
+        up = transpose(transpose(view(up, (up.shape[0], -1, self.experts)), 0, 2), 1, 2)
+        if self.transposed:
+            return transpose(down, 1, 2), transpose(up, 1, 2)
+        return up, down
+
+    def computed(self, run: ForwardRun, *factors: Tensor) -> Tensor:
+        """W + s·B·A, in the dtype of W."""
+        weight = graph.parameter(run, self.parameter)
+        if self.experts == 1:
+            return add(weight, *factors)
+        with autocast(run, 0):
+            return baddbmm(weight, *factors, scales=self.scales)
 
 
 class ModulesToSave(Unary):

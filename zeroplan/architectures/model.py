@@ -60,9 +60,16 @@ def of_tree(root: Module, classes: str, config: Config, build: Callable[[Any], M
     """Fields of a `Model` that follow from its tree, which `build` makes of the config."""
     owners = [(module, id(p)) for _path, module in tree(root) for p in module.parameters.values()]
     viewed = {parameter for module, parameter in owners if module.saves_views}
+    viewed -= {id(p) for _path, module in tree(root) for p in module.parametrized}
     linear = {parameter for module, parameter in owners if module.transformers_class == Linear.transformers_class}
     uses, named = Counter(parameter for _module, parameter in owners), list(root.named_parameters())
-    tensors = tuple([ParameterSpec(path, p.shape, p.elements, id(p) in viewed, id(p) in linear) for path, p in named])
+    tensors = tuple([
+        ParameterSpec(
+            path, p.shape, p.elements, id(p) in viewed, id(p) in linear, trainable=p.packed is None, packed=p.packed,
+            dtype=p.dtype,
+        )
+        for path, p in named
+    ])  # fmt: skip
     return {
         "tensors": tensors,
         "parameters": sum(t.elements for t in tensors),

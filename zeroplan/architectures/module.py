@@ -33,6 +33,11 @@ class Parameter:
 
     __slots__ = ("shape",)
 
+    packed: tuple[int, int] | None = None
+    """Shape of the weight whose 4 or 8 bits an element it holds."""
+    dtype: str = ""
+    """Of the tensor, where it is not the training precision's whatever that is."""
+
     def __init__(self, *shape: int) -> None:
         self.shape = shape
 
@@ -98,6 +103,14 @@ class Module:
     elsewhere: Mapping[str, Module] = MappingProxyType({})
     """Modules registered elsewhere that its forward calls, by the names that `forward_order` has for them."""
 
+    parametrized: tuple[Parameter, ...] = ()
+    """Own parameters that are elsewhere while its forward runs: what is computed of them is in their place
+    (torch.nn.utils.parametrize)."""
+    computing: tuple[Parameter, ...] = ()
+    """Those of which a wrapper computes what is in their place."""
+    is_transposed: ClassVar[bool] = False
+    """Experts' matrices are [experts, in, out]."""
+
     parameters: dict[str, Parameter]
     buffers: dict[str, Buffer]
     children: dict[str, Module]
@@ -153,6 +166,15 @@ class Module:
 def tree(root: Module) -> list[tuple[str, Module]]:
     """`named_modules` of a whole model, listed once."""
     return list(root.named_modules())
+
+
+def replace_module(modules: dict[str, Module], path: str, by: Module) -> None:
+    """Put another module in one's place, in the order in which that was registered; `modules`: all of the tree."""
+    parent, _dot, name = path.rpartition(".")
+    holder = modules[parent]
+    holder.children[name] = by
+    if name in vars(holder):
+        vars(holder)[name] = by
 
 
 class Unary(Module):

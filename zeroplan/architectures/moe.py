@@ -89,15 +89,12 @@ class Experts(Module):
         self.down_proj = Parameter(c.num_experts, c.hidden_size, ffn)
         self.act_fn = Activation(c.hidden_act)
 
-    def up(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, _bias: Tensor | None) -> Tensor:
-        return grouped_mm(x, transpose(run.parameter(self.gate_up_proj), 1, 2), offsets)
-
     def gated(self, run: ForwardRun, x: Tensor) -> Tensor:
         gate, up = chunk(x, 2, -1)
         return mul(self.act_fn(run, gate), up)
 
-    def down(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, _bias: Tensor | None) -> Tensor:
-        return grouped_mm(x, transpose(run.parameter(self.down_proj), 1, 2), offsets)
+    def product(self, x: Tensor, weight: Tensor, offsets: Tensor, _bias: Tensor | None) -> Tensor:
+        return grouped_mm(x, transpose(weight, 1, 2), offsets)
 
     def bias(self, _run: ForwardRun, _name: str, _experts: Tensor) -> Tensor | None:
         """What is added to a product, row by row."""
@@ -125,11 +122,13 @@ class Experts(Module):
         counted = empty(run, experts.shape, FLOAT)  # noqa: F841 (alive while forward runs)
         counts = empty(run, (self.gate_up_proj.shape[0],), FLOAT)
         offsets = empty(run, counts.shape, INT)
+        weight = run.parameter(self.gate_up_proj)
         bias = self.bias(run, "gate_up_proj", experts)
-        out = self.up(run, rows, experts, offsets, bias)
+        out = self.product(rows, weight, offsets, bias)
         out = self.gated(run, out)
+        weight = run.parameter(self.down_proj)
         bias = self.bias(run, "down_proj", experts)
-        out = self.down(run, out, experts, offsets, bias)
+        out = self.product(out, weight, offsets, bias)
         weighted = mul(out, unsqueeze(scores, 1))
         back = empty(run, order.shape, LONG)
         places = empty(run, order.shape, LONG)

@@ -45,6 +45,8 @@ ARCHITECTURES: dict[str, tuple[str, ...]] = {
     "gemma3_text": ("Gemma3ForCausalLM",),
     "gpt2": ("GPT2LMHeadModel",),
 }
+OUTPUTS = ("lm_head", "embed_out", "cls.predictions.decoder")
+"""What get_output_embeddings gives in these families."""
 NO_TOKEN_CLASSIFICATION = frozenset({"deepseek_v2", "gemma3_text", "gptj", "olmo", "olmo2", "opt"})
 """Families without a ForTokenClassification in transformers 5.24."""
 SEQUENCES, TOKENS, BARE = "ForSequenceClassification", "ForTokenClassification", "Model"

@@ -156,11 +156,12 @@ class Walk:
         """Run a module, with DeepSpeed's hooks around its forward."""
         place = self.places.setdefault(path, len(self.places))
         tensors = self.below(module) if leaf else self.own(module)
-        self.steps.add(ModuleHook(True, place, tensors, False))
+        there = self.own(module, parametrized=True) if module.parametrized and not leaf else tensors
+        self.steps.add(ModuleHook(True, place, there, False))
         if module.takes_gradient and self.flow.exits(module):
             self.undo.add(ModuleHook(False, place, tensors, True))
         self.forward(path, module, not leaf)
-        self.steps.add(ModuleHook(False, place, tensors, False))
+        self.steps.add(ModuleHook(False, place, there, False))
         fetches = self.fetches_as_leaf(module) if leaf else module.backward_fetches
         fetches *= self.flow.enters(module)
         self.undo.add(*[ModuleHook(True, place, tensors, True)] * fetches)
@@ -194,13 +195,17 @@ class Walk:
         result = next((order for runs, order in request if runs and order), module.forward_order)
         return result or (*module.parameters, *module.children)
 
-    def own(self, module: Module) -> tuple[int, ...]:
-        """And what its forward reads of another module: DeepSpeed registers that with it (external parameters)."""
+    def own(self, module: Module, *, parametrized: bool = False) -> tuple[int, ...]:
+        """And what its forward reads of another module: DeepSpeed registers that with it (external parameters).
+
+        `parametrized`: as long as its forward runs.
+        """
         if self.fuses_loss and module.fuses:
             return self.own(module.children[module.fuses])
         if not module.parameters and not module.borrowed:
             return ()
-        return tuple([self.index[id(p)] for p in (*module.parameters.values(), *module.borrowed)])
+        away = module.parametrized if parametrized else ()
+        return tuple([self.index[id(p)] for p in (*module.parameters.values(), *module.borrowed) if p not in away])
 
     def below(self, module: Module) -> tuple[int, ...]:
         """Its own parameters and those of the whole tree under it."""

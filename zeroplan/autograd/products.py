@@ -164,25 +164,27 @@ def bmm(x: Tensor, y: Tensor) -> Tensor:
     return result(node, _product(x, x.elements * y.shape[2], (*x.shape[:2], y.shape[2])))
 
 
-def baddbmm(base: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
-    """torch.baddbmm: a scaled product, added to a base that needs no gradient."""
+def baddbmm(base: Tensor | None, x: Tensor, y: Tensor, *, scales: bool = True) -> Tensor:
+    """torch.baddbmm: a product, added to a base that needs no gradient; with `scales` it is scaled by another number
+    than 1.
+    """
     x, y = cast_all_for_product(x, y)
     start = empty(x.memory, (*x.shape[:2], y.shape[2]), x.width) if base is None else base
-    node = operator("BaddbmmBackward", _baddbmm_backward, (x, y), (x, y), (x.shape, y.shape))
+    node = operator("BaddbmmBackward", _baddbmm_backward, (x, y), (x, y), (x.shape, y.shape, scales))
     out = result(node, _product(x, x.elements * y.shape[2], (*x.shape[:2], y.shape[2])))
     del start
     return out
 
 
 def _baddbmm_backward(
-    gradient: Tensor, _x: Tensor, _y: Tensor, x_shape: Sizes, y_shape: Sizes, needs: Needs
+    gradient: Tensor, _x: Tensor, _y: Tensor, x_shape: Sizes, y_shape: Sizes, scales: bool, needs: Needs
 ) -> tuple[Tensor | None, ...]:
-    """Each product is scaled after it."""
+    """Each product is scaled after it (maybe_multiply)."""
     gradient.memory.add_flops(gradient.elements * x_shape[2] * sum(needs))
 
     def scaled(shape: Sizes) -> Tensor:
         product = empty(gradient.memory, shape, gradient.width)
-        return empty_like(product)
+        return empty_like(product) if scales else product
 
     of_x = scaled(x_shape) if needs[0] else None
     of_y = scaled(y_shape) if needs[1] else None

@@ -15,7 +15,7 @@ from zeroplan.specs.adapter import ALL_LINEAR, BIASES, CAUSAL_LM, SEQ_CLS, TOKEN
 EXPECTED = "peft's adapter_config.json"
 NO_EFFECT = frozenset({
     "peft_type", "peft_version", "base_model_name_or_path", "auto_mapping", "revision", "inference_mode",
-    "init_lora_weights", "alpha_pattern", "fan_in_fan_out", "loftq_config", "megatron_core", "qalora_group_size",
+    "init_lora_weights", "fan_in_fan_out", "loftq_config", "megatron_core", "qalora_group_size",
     "corda_config", "eva_config", "lora_ga_config", "runtime_config",
 })  # fmt: skip
 """Keys that change no number of a step: names, versions, and how the matrices begin."""
@@ -53,13 +53,15 @@ def read_adapter(content: Mapping[str, Any], place: str) -> Adapter:
         known = "not planned" if key in UNPLANNED else "no field of peft.LoraConfig"
         raise SpecError(f"{place}: {key}", shown(value), f"it left out ({known})")
     stated = {name: read for name, read in READERS.items() if content.get(name) is not None}
-    return Adapter(**{name: read(content[name], f"{place}: {name}") for name, read in stated.items()})
+    fields = {name: read(content[name], f"{place}: {name}") for name, read in stated.items()}
+    if fields.get("target_parameters"):
+        fields.setdefault("target_modules", ())
+    return Adapter(**fields)
 
 
 UNPLANNED = frozenset({
-    "target_parameters", "trainable_token_indices", "layer_replication", "megatron_config", "ensure_weight_tying",
-    "use_qalora", "use_bdlora", "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config",
-    "velora_config",
+    "trainable_token_indices", "layer_replication", "megatron_config", "ensure_weight_tying", "use_qalora",
+    "use_bdlora", "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config", "velora_config",
 })  # fmt: skip
 """Fields of LoraConfig that change numbers, or the tree, in ways that no plan has."""
 
@@ -121,6 +123,12 @@ def _ranks(value: Any, place: str) -> tuple[tuple[str, int], ...]:
     return tuple((str(key), _rank(rank, f"{place}.{key}")) for key, rank in value.items())
 
 
+def _alphas(value: Any, place: str) -> tuple[tuple[str, float], ...]:
+    if not isinstance(value, Mapping):
+        raise SpecError(place, shown(value), "a lora_alpha for each pattern of names", '{"q_proj": 16}')
+    return tuple((str(key), _number(alpha, f"{place}.{key}")) for key, alpha in value.items())
+
+
 def _flag(value: Any, place: str) -> bool:
     if not isinstance(value, bool):
         raise SpecError(place, shown(value), "true or false")
@@ -142,9 +150,9 @@ def _task(value: Any, place: str) -> str:
 
 READERS: dict[str, Callable[[Any, str], Any]] = {
     "r": _rank, "lora_alpha": _number, "target_modules": _targets, "exclude_modules": _targets,
-    "layers_to_transform": _layers, "layers_pattern": _names, "rank_pattern": _ranks, "lora_dropout": _probability,
-    "bias": _bias, "lora_bias": _flag, "use_rslora": _flag, "use_dora": _flag, "modules_to_save": _names,
-    "task_type": _task,
+    "target_parameters": _names, "layers_to_transform": _layers, "layers_pattern": _names, "rank_pattern": _ranks,
+    "alpha_pattern": _alphas, "lora_dropout": _probability, "bias": _bias, "lora_bias": _flag, "use_rslora": _flag,
+    "use_dora": _flag, "modules_to_save": _names, "task_type": _task,
 }  # fmt: skip
 """How the value of each field is read."""
 
@@ -154,6 +162,5 @@ def settings(adapter: Adapter) -> dict[str, Any]:
     usual = Adapter()
     stated = {name: value for name, value in adapter._asdict().items() if value != getattr(usual, name)}
     listed = {name: list(value) if isinstance(value, tuple) else value for name, value in stated.items()}
-    if adapter.rank_pattern:
-        listed["rank_pattern"] = dict(adapter.rank_pattern)
+    listed |= {name: dict(value) for name, value in stated.items() if name in ("rank_pattern", "alpha_pattern")}
     return {"r": adapter.r, "target_modules": adapter.target_modules, **listed}

@@ -18,13 +18,14 @@ class Foreign(NamedTuple):
 LONGEST = 300
 """Letters of what click says of words."""
 ADAPTERS = (
-    "adapters are written --lora 16, with --lora-targets q_proj,v_proj for some layers alone, or --adapter FILE for what "
-    "peft's own adapter_config.json says (DoRA, modules_to_save, ranks by layer)"
+    "adapters are written --lora 16, with --lora-targets q_proj,v_proj for some layers alone, or --adapter FILE for "
+    "what peft's own adapter_config.json says (DoRA, modules_to_save, ranks by layer)"
 )
 QUANTIZED = (
-    "quantized weights (4 or 8 bit) are not planned yet: every weight trains here in --precision bf16, fp16, fp8 or "
-    "fp32; leave it out for full training"
+    "frozen weights in 4 or 8 bit are written --quantize nf4, fp4 or int8, beside --lora 16; with --double-quant yes "
+    "and --quant-storage uint8 as BitsAndBytesConfig has them"
 )
+OTHER_BITS = "of quantized weights bitsandbytes' alone are planned: write --quantize nf4, or int8"
 FROZEN = 'frozen weights are named by patterns of their parameters: write --freeze "*embed_tokens*"'
 SECOND_MODEL = (
     "a second model (a reference, reward or teacher model) and generation are not planned: one model trains here with "
@@ -52,7 +53,8 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign(("lora-*", "use-lora", "with-lora", "dora", "use-dora", "use-rslora", "peft*", "use-peft", "adapter-*",
              "additional-target", "finetuning-type",
              "train-type", "tuner-type", "target-modules", "modules-to-save", "pissa-*"), ADAPTERS),
-    Foreign(("qlora", "load-in-*", "quant*", "bnb-*", "gptq*", "awq*", "double-quantization", "use-bnb-*"), QUANTIZED),
+    Foreign(("qlora", "load-in-*", "quant*", "bnb-*", "double-quantization", "use-bnb-*"), QUANTIZED),
+    Foreign(("gptq*", "awq*", "hqq*", "eetq*"), OTHER_BITS),
     Foreign(("freeze-*", "trainable-*", "unfrozen-parameters"), FROZEN),
     Foreign(("ref", "ref-*", "reference-*", "reward-*", "teacher*", "dpo", "ppo", "grpo", "rlhf*", "orpo", "kto",
              "vllm*", "draft-model"), SECOND_MODEL),

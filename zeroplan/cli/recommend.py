@@ -16,7 +16,7 @@ from zeroplan.specs.objective import FASTEST, PARETO
 
 def run(
     options: Words, output: PlanOutput, *, view: View, max_params: bool, alternatives: Sequence[str],
-    goal: Mapping[str, Any], allow: str | None,
+    goal: Mapping[str, Any], allow: str | None, method: str | None = None,
 ) -> int:  # fmt: skip
     """0 with a plan, 1 when nothing fits, or nothing in time, or a plan is tight and not accepted."""
     accept = options.get("accept")
@@ -26,8 +26,13 @@ def run(
             largest = api.recommend(**options, max_params=True, target=output.target, allow=allow)
         return show(largest, view, accept=accept)
     _check_output(output, alternatives, goal, json=view.json)
+    several = method is not None and "," in method
+    if several and (output.file is not None or output.folder is not None):
+        raise ContradictionError("-o and --dir write one plan and --method compares several; name one method")
     with watched("recommend"):
-        result = api.recommend(**options, **goal, why=alternatives, target=output.target, allow=allow)
+        result = api.recommend(
+            **options, **goal, method=method or (), why=alternatives, target=output.target, allow=allow
+        )
     result.written = output.write(result, options)
     if view.json or output.file != "-" or exit_code(result.verdict, accept):
         return show(result, view, accept=accept, errors=output.file == "-")

@@ -7,6 +7,7 @@ import shlex
 from zeroplan.catalog.other_files import ADAPTER_FILE
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
+from zeroplan.specs.quantization import INT8, Quantization
 from zeroplan.specs.target import HF, is_told
 
 
@@ -17,6 +18,7 @@ def checked(job: Job, target: str) -> str:
     words += ["--params", job.model.name] if job.model.inferred else ["--model", "config.json"]
     words += [word for name in ("freeze", "train") for each in getattr(job.model, name) for word in (f"--{name}", each)]
     words += _adapter(job) if job.model.adapter else []
+    words += _quantization(job.model.quantization) if job.model.quantization else []
     words += ["--gpus", f"{cluster.nodes}x{cluster.gpus_per_node}", "--seq", str(job.workload.seq)]
     if cluster.gpu:
         words += ["--gpu", cluster.gpu.name]
@@ -36,6 +38,14 @@ def _adapter(job: Job) -> list[str]:
         return ["--adapter", ADAPTER_FILE]
     named = adapter.target_modules
     return ["--lora", str(adapter.r), *(["--lora-targets", ",".join(named)] if not isinstance(named, str) else [])]
+
+
+def _quantization(quantization: Quantization) -> list[str]:
+    words = ["--quantize", quantization.kind]
+    if quantization.kind == INT8:
+        return words
+    words += ["--double-quant", "yes"] if quantization.double else []
+    return [*words, "--quant-storage", quantization.storage]
 
 
 def _outside(job: Job, target: str) -> list[str]:

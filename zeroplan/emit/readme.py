@@ -9,7 +9,7 @@ from zeroplan.emit.check_command import checked
 from zeroplan.emit.checkpointing import call, in_the_script
 from zeroplan.emit.launch import Launch
 from zeroplan.emit.script import NAME as SCRIPT
-from zeroplan.emit.script import STEPS
+from zeroplan.emit.script import STEPS, bits_and_bytes
 from zeroplan.emit.trainer import training_arguments
 from zeroplan.fit import PLACES, TierFit
 from zeroplan.ledger import total
@@ -100,10 +100,17 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
     lines += AT_START[target] + _build(strategy)
     if target != "hf":
         lines.append(f"The training DataLoader has `batch_size={strategy.micro_batch}`.")
+    if job.model.quantization:
+        has_script = bool(job.model.config)
+        bits = ", ".join(f"{name}={value}" for name, value in bits_and_bytes(job).items())
+        lines.append(
+            "Weights are quantized as they are loaded: `from_pretrained(..., quantization_config="
+            f"BitsAndBytesConfig({bits}))`.{' Put them into weights/, or a name into train.py.' * has_script}"
+        )
     if job.model.adapter:
         lines.append(
-            "Adapters are added before DeepSpeed takes the model, and in the dtype of its weights: `get_peft_model(model, "
-            "LoraConfig.from_pretrained(folder), autocast_adapter_dtype=False)`."
+            "Adapters are added before DeepSpeed takes the model, and in the dtype of its weights: "
+            "`get_peft_model(model, LoraConfig.from_pretrained(folder), autocast_adapter_dtype=False)`."
         )
     turned_on = call(strategy.checkpointing, target)
     if turned_on:
@@ -183,7 +190,7 @@ def _is_of(name: str, job: Job) -> bool:
 
 
 def _model(job: Job) -> str:
-    return job.model.name if job.model.inferred else f"{job.model.name} ({count(job.model.parameters)} parameters)"
+    return job.model.name if job.model.inferred else f"{job.model.name} ({count(job.model.weights)} parameters)"
 
 
 def _numbers(chosen: Candidate) -> list[tuple[str, str]]:

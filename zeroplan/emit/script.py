@@ -13,6 +13,7 @@ from zeroplan.deepspeed.write import LEARNING_RATE
 from zeroplan.emit.checkpointing import FILE, call, checkpointing_file
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
+from zeroplan.specs.quantization import INT8
 from zeroplan.specs.strategy import Strategy
 
 NAME, MODEL, STEPS = "train.py", "config.json", 10
@@ -32,7 +33,7 @@ import json
 from transformers import AutoConfig, {auto}, HfArgumentParser, Trainer, TrainingArguments
 {imports}
 HERE = Path(__file__).parent
-
+{weights}
 {tokens}
 
 def main():
@@ -59,7 +60,7 @@ import torch
 from transformers import AutoConfig, {auto}
 {imports}
 HERE = Path(__file__).parent
-
+{weights}
 
 def main():
     parser = deepspeed.add_config_arguments(argparse.ArgumentParser())
@@ -94,7 +95,7 @@ from accelerate import Accelerator
 {dummy}from transformers import AutoConfig, {auto}
 {imports}
 HERE = Path(__file__).parent
-MICRO_BATCH, ACCUMULATION = {micro_batch}, {grad_accum}
+{weights}MICRO_BATCH, ACCUMULATION = {micro_batch}, {grad_accum}
 
 {tokens}
 
@@ -131,7 +132,7 @@ from lightning_trainer import MICRO_BATCH, trainer
 from transformers import AutoConfig, {auto}
 {imports}
 HERE = Path(__file__).parent
-
+{weights}
 {tokens}
 
 class LanguageModel(LightningModule):
@@ -158,6 +159,10 @@ def main():
     vocabulary = AutoConfig.from_pretrained(HERE).get_text_config().vocab_size
     batches = torch.utils.data.DataLoader(RandomTokens(vocabulary, arguments.seq), batch_size=MICRO_BATCH)
     trainer(max_steps=arguments.steps, enable_checkpointing=False, logger=False).fit(LanguageModel(), batches)
+'''
+QUANTIZED = '''WEIGHTS = HERE / "weights"  # a folder or a name on the Hub: bits are packed of a model as it is loaded
+QUANTIZATION = BitsAndBytesConfig(
+{fields})
 '''
 TOKENS = '''
 class RandomTokens(torch.utils.data.Dataset):
@@ -218,7 +223,7 @@ def train_script(job: Job, target: str) -> str:
     """The text of train.py."""
     strategy, by_config = job.strategy, bool(OPTIMIZERS[job.strategy.optimizer].config_type)
     auto = "AutoModelForMaskedLM" if _is_encoder(job) else "AutoModelForCausalLM"
-    lines = [*_adapting(job), *_freezing(job), *_calls(strategy, target)]
+    lines = [*_adapting(job, target), *_freezing(job), *_calls(strategy, target)]
     made, more = OWN_OPTIMIZERS.get(strategy.optimizer, ("", "")), []
     if target != "hf" and not by_config:
         more.append(made[0])
@@ -232,12 +237,17 @@ def train_script(job: Job, target: str) -> str:
         more.append(EARLY)
     if any("checkpointing.turn_on" in line for line in lines):
         more.append("\nimport checkpointing")
-    model = f'{auto}.from_config(config, dtype=torch.{strategy.dtype}, attn_implementation="{strategy.attention}")'
+    built = f'dtype=torch.{strategy.dtype}, attn_implementation="{strategy.attention}"'
+    model = f"{auto}.from_config(config, {built})"
+    if job.model.quantization:
+        more.append("from transformers import BitsAndBytesConfig")
+        model = f"{auto}.from_pretrained(WEIGHTS, quantization_config=QUANTIZATION, {built})"
     indent = " " * (12 if target == "lightning" else 4)
     body = TEXTS[target].format(
         auto=auto,
         matching="from fnmatch import fnmatchcase\n" if job.model.freeze else "",
         imports="".join(f"{line}\n" for line in more),
+        weights=_quantization(job) if job.model.quantization else "",
         tokens=TOKENS,
         seq=job.workload.seq,
         steps=STEPS,
@@ -259,11 +269,38 @@ def _is_encoder(job: Job) -> bool:
     return job.model.family == "bert" and not job.model.config.get("is_decoder")
 
 
-def _adapting(job: Job) -> list[str]:
-    """Adapters are made in the dtype of the weights, which DeepSpeed trains them in wherever it casts them."""
+def bits_and_bytes(job: Job) -> dict[str, str]:
+    """Arguments of transformers.BitsAndBytesConfig, as Python writes them."""
+    quantization, dtype = job.model.quantization, job.strategy.dtype
+    assert quantization is not None
+    if quantization.kind == INT8:
+        return {"load_in_8bit": "True"}
+    storage = "uint8" if quantization.storage == "uint8" else dtype
+    return {
+        "load_in_4bit": "True", "bnb_4bit_quant_type": f'"{quantization.kind}"',
+        "bnb_4bit_use_double_quant": str(quantization.double), "bnb_4bit_compute_dtype": f"torch.{dtype}",
+        "bnb_4bit_quant_storage": f"torch.{storage}",
+    }  # fmt: skip
+
+
+def _quantization(job: Job) -> str:
+    """What a quantized model is loaded with, and from where."""
+    fields = [f"    {name}={value},\n" for name, value in bits_and_bytes(job).items()]
+    return QUANTIZED.format(fields="".join(fields))
+
+
+def _adapting(job: Job, target: str) -> list[str]:
+    """Adapters are made in the dtype of the weights, which DeepSpeed trains them in wherever it casts them.
+
+    A model that was loaded is not in training: its layers would not be checkpointed.
+    """
     if not job.model.adapter:
         return []
-    return ["model = get_peft_model(model, LoraConfig.from_pretrained(HERE), autocast_adapter_dtype=False)"]
+    starts = ["model.train()"] if job.model.quantization and target != "hf" else []
+    return [
+        *starts,
+        "model = get_peft_model(model, LoraConfig.from_pretrained(HERE), autocast_adapter_dtype=False)",
+    ]
 
 
 def _freezing(job: Job) -> list[str]:

@@ -55,6 +55,30 @@ def frozen_parameters(frozen: int, w: int) -> int:
     return w * frozen
 
 
+def block_scales(blocks: int, tensors: int) -> int:
+    """4·Bq + 64·t -- an fp32 scale for each block of 64 weights in 4 bit, and each weight's table of 16 values
+    [bitsandbytes functional.py:quantize_4bit].
+    """
+    return 4 * blocks + 64 * tensors
+
+
+def quantized_scales(blocks: int) -> int:
+    """Bq -- scales of blocks of 64 weights, themselves in 8 bit [bitsandbytes functional.py:quantize_4bit]."""
+    return blocks
+
+
+def scales_of_scales(outer: int, tensors: int) -> int:
+    """4·Bo + 1092·t -- an fp32 scale for each 256 such scales, and each weight's tables of 16 and 256 values and offset
+    [bitsandbytes functional.py:quantize_4bit].
+    """
+    return 4 * outer + 1092 * tensors
+
+
+def row_scales(rows: int) -> int:
+    """4·Ir -- an fp32 scale for each row of the weights in 8 bit [bitsandbytes nn/modules.py:Int8Params]."""
+    return 4 * rows
+
+
 def whole_master(psi: int) -> int:
     """4·Ψ -- the fp32 copy that 16-bit training updates, whole on each rank [DeepSpeed runtime/fp16]."""
     return 4 * psi

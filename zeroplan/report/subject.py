@@ -51,8 +51,7 @@ def title(model: Model) -> str:
     if model.inferred:
         return model.name
     about = f", its memory within {model.approximate:.0%}" if model.approximate else ""
-    own = count(model.parameters - model.added_parameters)
-    return f"{model.name} ({'about ' * bool(about)}{own} parameters{about})"
+    return f"{model.name} ({'about ' * bool(about)}{count(model.weights)} parameters{about})"
 
 
 def gpus(job: Job) -> str:

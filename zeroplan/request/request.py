@@ -22,7 +22,7 @@ from zeroplan.request.strategy import (
     read_optimizer,
     stated_fields,
 )
-from zeroplan.request.trained import model_under_adapter, read_trained
+from zeroplan.request.trained import model_under_adapter, of_quantized, read_trained
 from zeroplan.request.values import parameters
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import EngineVersion, Job
@@ -166,6 +166,8 @@ def read_request(
     seq, of_seq = read_seq(options.seq, model)
     reading = reading.then(Reading(assumed=of_seq)).then(read_attention(reading.fixed, model))
     check_operators(reading.fixed, model, cluster.gpu)
+    if model.quantization:
+        reading = reading.then(of_quantized(reading.fixed, model.quantization))
     reading = reading.then(read_build(reading.fixed)).then(default_fields(reading.fixed))
     kept = (kept_free(headroom),) if headroom else ()
     return Request(

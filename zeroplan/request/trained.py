@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from zeroplan.errors import ContradictionError, SpecError, shown
+from zeroplan.errors import ContradictionError, shown
 from zeroplan.request.options import Options
+from zeroplan.request.strategy import Reading
 from zeroplan.request.values import flag
 from zeroplan.specs.model import Model, with_frozen
 from zeroplan.specs.trained import Trained
@@ -14,6 +16,7 @@ from zeroplan.specs.trained import Trained
 if TYPE_CHECKING:
     from zeroplan.catalog.trainers.file import TrainerFile
     from zeroplan.specs.adapter import Adapter
+    from zeroplan.specs.quantization import Quantization
 
 TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKEN_CLS", "MaskedLM": None, "Model": None}
 """Ends of names of classes that are no language models, and the task that peft is told."""
@@ -26,10 +29,12 @@ def read_trained(options: Options, model: Model, file: TrainerFile | None = None
     Raises `ZeroplanError` for a pattern that no name matches, and for options that contradict one another.
     """
     trained = what_trains(options, model, file)
-    if trained.quantization is not None and file is not None:
-        raise SpecError(file.place, "quantized weights", "16-bit ones: those of 4 and 8 bit are not planned yet")
     if trained.adapter is None:
         return with_frozen(model, trained.freeze or ("*",), trained.train) if trained.freeze or trained.train else model
+    if trained.quantization is not None:
+        from zeroplan.architectures.quantized import with_quantization  # where weights are
+
+        model = with_quantization(model, trained.quantization)
     from zeroplan.architectures.adapters import unmatched, with_adapter  # where adapters are asked for
 
     adapter = trained.adapter
@@ -53,18 +58,42 @@ def what_trains(options: Options, model: Model, file: TrainerFile | None = None)
             "adapter_config.json"
         )
     said = Trained() if file is None or options.adapter is not None else file.stated.trained(model)
-    if file is not None:
-        said = said._replace(quantization=file.stated.quantization)
+    quantization = _quantization(options, file.stated.quantization if file else None)
     if (adapted and (said.freeze or said.train)) or (parts and said.adapter):
         typed = flag((adapted or parts)[0])
         assert file is not None
         raise ContradictionError(
             f"{typed} and {file.stated.trains} of {file.place} both say what trains; leave {typed} out, or --config"
         )
+    if quantization is not None and not adapted and said.adapter is None:
+        raise ContradictionError(
+            "--quantize without adapters: quantized weights cannot train, and the Trainer refuses them alone; "
+            "write --lora 16 too"
+        )
     if parts:
         _check_patterns(options, model)
-        return said._replace(freeze=options.freeze or (), train=options.train or ())
-    return said._replace(adapter=_adapter(options, model, said.adapter)) if adapted else said
+        return Trained(freeze=options.freeze or (), train=options.train or ())
+    adapter = _adapter(options, model, said.adapter) if adapted else said.adapter
+    return said._replace(adapter=adapter, quantization=quantization)
+
+
+def _quantization(options: Options, said: Quantization | None) -> Quantization | None:
+    """What --quantize and its options say; `said`: what a training file does. Packed weights lie in the training
+    precision where nobody says.
+    """
+    stated = _stated(options, "quantize", "double_quant", "quant_storage")
+    if not stated:
+        return said
+    from zeroplan.specs.quantization import INT8, Quantization
+
+    kind = options.quantize or (said.kind if said else None)
+    if kind is None:
+        raise ContradictionError(f"{flag(stated[0])} is of quantized weights; write --quantize nf4 too")
+    if kind == INT8 and _stated(options, "double_quant", "quant_storage"):
+        raise ContradictionError("--double-quant and --quant-storage are of weights in 4 bit; leave them out with int8")
+    usual = said or Quantization(storage="fp16" if options.precision == "fp16" else "bf16")
+    double = usual.double if options.double_quant is None else options.double_quant
+    return usual._replace(kind=kind, double=double, storage=options.quant_storage or usual.storage)
 
 
 def model_under_adapter(options: Options) -> str | None:
@@ -120,3 +149,28 @@ def _check_patterns(options: Options, model: Model) -> None:
 def _part(name: str) -> str:
     """The module of a parameter, without its path."""
     return name.rpartition(".")[0].rpartition(".")[2] or name
+
+
+def of_quantized(fixed: Mapping[str, Any], quantization: Quantization) -> Reading:
+    """How a quantized model is built: whole on each GPU, as transformers never builds one under deepspeed.zero.Init.
+
+    Raises `ContradictionError` where its bits would be lost, or are not counted.
+    """
+    from zeroplan.specs.quantization import INT8
+
+    precision, stage = fixed.get("precision", "bf16"), fixed.get("stage")
+    if fixed.get("zero_init"):
+        raise ContradictionError("--zero-init yes: transformers builds no quantized model under deepspeed.zero.Init; "
+                                 "leave it out")  # fmt: skip
+    if precision not in ("bf16", "fp16"):
+        raise ContradictionError(f"--quantize with --precision {precision} is not planned; write --precision bf16")
+    if quantization.kind != INT8 and quantization.storage not in (precision, "uint8"):
+        raise ContradictionError(
+            f"--quant-storage {quantization.storage}: DeepSpeed casts it to {precision} as numbers, and the weights "
+            f"are lost; write --quant-storage {precision}, or uint8"
+        )
+    if stage == 3 and quantization.stored_dtype:
+        what = "--quantize int8" if quantization.kind == INT8 else "--quant-storage uint8"
+        instead = "--quantize nf4" if quantization.kind == INT8 else f"--quant-storage {precision}"
+        raise ContradictionError(f"{what} at stage 3 is not planned; write {instead}, or a lower --stage")
+    return Reading({"zero_init": False, "built_on": "gpu"})

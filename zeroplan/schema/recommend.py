@@ -253,6 +253,32 @@ class CardsDocument(RecommendDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MethodObject(JsonObject):
+    """The plan for one of several ways to train."""
+
+    method: Literal["full", "lora", "qlora"]
+    """As --method has it."""
+    trains: str
+    """What trains, in words."""
+    plan: PlanEntry | None
+    """The best strategy that fits; null where nothing does."""
+    lack: LackObject | None
+    """What is missing where nothing fits."""
+    other_stage: PlanEntry | None
+    """Of adapters on several GPUs: the plan at stage 3 in place of a lower one, or at stage 2 in place of 3."""
+    assumed: Sequence[str]
+    """What nobody stated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodsDocument(RecommendDocument):
+    """A plan for each way to train (--method)."""
+
+    methods: Sequence[MethodObject]
+    """In the order in which they were named."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LargestModel(JsonObject):
     """The largest model that fits."""
 
@@ -278,4 +304,4 @@ class LargestDocument(RecommendDocument):
     """With --headroom, what of each card is kept free."""
 
 
-Recommend = PlanDocument | FrontDocument | CardsDocument | LargestDocument
+Recommend = PlanDocument | FrontDocument | CardsDocument | MethodsDocument | LargestDocument

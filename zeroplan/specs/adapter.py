@@ -26,18 +26,22 @@ class Adapter(NamedTuple):
     r: int = 8
     """Rank: of a weight [out, in] an adapter has [r, in] and [out, r]."""
     lora_alpha: float = 8
-    """A product's scale times r: a number, which changes nothing that is counted."""
+    """A product's scale times r, and no more than a number: but torch leaves out to multiply a gradient by 1."""
     target_modules: tuple[str, ...] | str = ALL_LINEAR
     """Modules by the ends of their names, or by a regular expression for whole names; ALL_LINEAR: every linear layer
     but the output's."""
     exclude_modules: tuple[str, ...] | str = ()
     """Of these, those that get no adapter."""
+    target_parameters: tuple[str, ...] = ()
+    """Parameters by the ends of their names, the module's among them: for what no linear layer holds, as experts."""
     layers_to_transform: tuple[int, ...] = ()
     """Numbers of the layers that alone get adapters; none: all."""
     layers_pattern: tuple[str, ...] = ()
     """Names of the lists of layers that these numbers are of."""
     rank_pattern: tuple[tuple[str, int], ...] = ()
     """Regular expressions for the ends of names, and the rank in place of r; the first that matches counts."""
+    alpha_pattern: tuple[tuple[str, float], ...] = ()
+    """The same for lora_alpha."""
     lora_dropout: float = 0.0
     bias: str = NONE
     lora_bias: bool = False
@@ -48,6 +52,10 @@ class Adapter(NamedTuple):
     modules_to_save: tuple[str, ...] = ()
     """Modules, by the ends of their names, of which a copy trains as a whole."""
     task_type: str | None = None
+
+    @property
+    def targets_all_linear(self) -> bool:
+        return isinstance(self.target_modules, str) and self.target_modules.lower() == ALL_LINEAR
 
     @property
     def saved_modules(self) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The order in which a step runs a model, and what its operators have alive meanwhile."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 
@@ -45,6 +46,11 @@ class Execution(NamedTuple):
     """All tensors below each module, where there are leaves: releasing one, DeepSpeed counts them."""
     layers: tuple[LayerPosition, ...] = ()
     """Those that are entered, in order."""
+    parametrized: Mapping[int, tuple[int, ...]] = MappingProxyType({})
+    """Tensors of a module that its hooks in forward do not see: torch.nn.utils.parametrize has them meanwhile."""
+    computing: frozenset[int] = frozenset()
+    """Tensors of which a wrapper computes a parameter before it runs the module: their gradients come after its
+    backward."""
 
 
 class AllocatedActivations(NamedTuple):

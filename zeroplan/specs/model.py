@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.adapter import Adapter, is_added
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import AllocatedActivations, Execution, Timeline
+from zeroplan.specs.quantization import Quantization
 
 if TYPE_CHECKING:
     from zeroplan.specs.account import BackwardShare, Flops, RecomputedShare, SavedActivations
@@ -39,6 +41,15 @@ class ParameterSpec(NamedTuple):
     """A parameter of a torch.nn.Linear, by one of its owners if it is tied."""
     trainable: bool = True
     """Its requires_grad when `initialize` is called: a frozen one has no gradient, and no optimizer knows of it."""
+    packed: tuple[int, int] | None = None
+    """Shape of the weight whose 4 or 8 bits an element it holds; None: it is the weight itself."""
+    dtype: str = ""
+    """Of the tensor, where it is not the training precision's whatever that is."""
+
+    @property
+    def matrix(self) -> tuple[int, ...]:
+        """The shape of what a product multiplies with."""
+        return self.packed or self.shape
 
 
 MIN_IDENTICAL_BATCH = 2
@@ -261,6 +272,8 @@ class Model(NamedTuple):
     train: tuple[str, ...] = ()
     adapter: Adapter | None = None
     """Adapters that peft has added, which train in place of the weights."""
+    quantization: Quantization | None = None
+    """How bitsandbytes holds weights of linear layers."""
 
     def __hash__(self) -> int:
         """By identity: a search looks the same model up thousands of times."""
@@ -292,9 +305,19 @@ class Model(NamedTuple):
         return self.parameters - self.trainable_parameters
 
     @property
-    def added_parameters(self) -> int:
-        """Elements of those that adapters have added."""
-        return sum([each.elements for each in self.tensors if is_added(each.name)]) if self.adapter else 0
+    def weights(self) -> int:
+        """Elements of its own weights, packed or not, without what adapters add: the size that people know it by."""
+        return sum([prod(each.matrix) for each in self.tensors if not is_added(each.name)])
+
+    @property
+    def products(self) -> int:
+        """Elements of all weights that a token may be multiplied with, packed or not."""
+        return sum([prod(each.matrix) for each in self.tensors])
+
+    @property
+    def packed(self) -> tuple[ParameterSpec, ...]:
+        """The tensors that hold weights in 4 or 8 bit."""
+        return tuple([each for each in self.tensors if each.packed]) if self.quantization else ()
 
     @property
     def largest_trainable(self) -> ParameterSpec:

@@ -27,3 +27,8 @@ class Quantization(NamedTuple):
     @property
     def storage_bytes(self) -> int:
         return 1 if self.kind == INT8 else STORAGES[self.storage]
+
+    @property
+    def stored_dtype(self) -> str:
+        """Dtype of the tensors that hold packed weights, as torch names it; empty for the training precision's."""
+        return "int8" if self.kind == INT8 else {"uint8": "uint8", "fp32": "float32"}.get(self.storage, "")

@@ -57,10 +57,12 @@ def what_trains(model: Model) -> str:
     """What of a model trains."""
     if not model.frozen:
         return EVERY_WEIGHT
-    trained, whole = model.trainable_parameters, model.parameters
+    trained, whole = model.trainable_parameters, model.products
     if adapter := model.adapter:
         where = adapter.target_modules if isinstance(adapter.target_modules, str) else ", ".join(adapter.target_modules)
         layers = "all linear layers" if where == ALL_LINEAR else where
-        whole -= model.added_parameters
-        return f"{adapter.method} adapters (r {adapter.r}, {layers}: {count(trained)} beside {count(whole)} frozen)"
+        whole = model.weights
+        kind = f" in {model.quantization.kind}" if model.quantization else ""
+        method = f"Q{adapter.method}" if model.quantization else adapter.method
+        return f"{method} adapters (r {adapter.r}, {layers}: {count(trained)} beside {count(whole)} frozen{kind})"
     return f"{count(trained)} of {count(whole)} parameters ({trained / whole:.2%}, the others frozen)"

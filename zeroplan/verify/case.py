@@ -91,7 +91,8 @@ def case_of(job: Job, given: dict[str, Any] | None, *, mode: str, activations: b
 def frozen(job: Job) -> dict[str, Any]:
     """What does not train: beside adapters, or by its names; nothing where all does."""
     if adapter := job.model.adapter:
-        return {"adapter": settings(adapter)}
+        quantization = job.model.quantization
+        return {"adapter": settings(adapter), **({"quantization": quantization._asdict()} if quantization else {})}
     names = [job.model.tensors[index].name for index in sorted(job.model.frozen)]
     return {"freeze": names} if names else {}
 

@@ -18,11 +18,10 @@ import torch
 from torch.utils import checkpoint
 
 from zeroplan.specs.checkpointing import DEEPSPEED, KEPT, Recomputing, recomputing
+from zeroplan.specs.quantization import Quantization
+from zeroplan.verify.dtypes import DTYPES
 
 NO_DECAY = ("bias", "norm", "ln_", "layernorm")
-
-
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 def training_dtype(ds_config: dict[str, Any]) -> torch.dtype:
@@ -45,6 +44,10 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
             config, dtype=dtype, attn_implementation=case.get("attention", "eager")
         )
     recomputes = recomputing(case.get("checkpointing") or "none")
+    if case.get("quantization"):
+        from zeroplan.verify.quantized import quantize
+
+        model = quantize(model, Quantization(**case["quantization"]), dtype)
     if case.get("adapter"):
         model = with_adapter(model, case, device)
     for name, parameter in model.named_parameters():
@@ -71,7 +74,7 @@ def with_adapter(model: torch.nn.Module, case: dict[str, Any], device: str) -> t
     from peft.tuners.lora import layer
 
     told = _told_of_partitions(case) if case.get("zero_init") else None
-    if device == "meta":  # torch.autocast knows no such device: there is none to be turned off
+    if device == "meta":  # torch.autocast knows no such device: verify.autocast reads the CPU's
         layer._LoraFactorsProxy.forward = _fold
     with torch.device(device):
         config = peft.LoraConfig(**case["adapter"])
@@ -84,7 +87,8 @@ def with_adapter(model: torch.nn.Module, case: dict[str, Any], device: str) -> t
 
 
 def _fold(self: Any, weight: torch.Tensor) -> torch.Tensor:
-    return torch.baddbmm(weight, self.lhs, self.rhs, alpha=self.scaling)
+    with torch.autocast("cpu", enabled=False):
+        return torch.baddbmm(weight, self.lhs, self.rhs, alpha=self.scaling)
 
 
 def _told_of_partitions(case: dict[str, Any]) -> Any:

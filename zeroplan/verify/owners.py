@@ -143,6 +143,12 @@ def _claims(engine: Any, model: torch.nn.Module, given: dict[str, torch.Tensor])
     """Kinds of tensors, the most telling first: the first claim on a storage counts."""
     yield from (("inputs", tensor) for tensor in given.values())
     yield from (("model buffers", buffer) for buffer in model.buffers())
+    for parameter in model.parameters():
+        if getattr(parameter, "quant_state", None) is not None or getattr(parameter, "SCB", None) is not None:
+            from zeroplan.verify.quantized import states
+
+            yield from (("quantization states", tensor) for tensor in states(model))
+            break
     optimizer = getattr(engine, "optimizer", None)
     if optimizer is not None:
         yield from _of_optimizer(optimizer)

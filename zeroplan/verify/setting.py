@@ -80,6 +80,8 @@ class Harness:
 
         if self.case.get("adapter"):
             import peft  # noqa: F401 (it makes tensors as it is imported)
+        if self.case.get("quantization"):
+            import bitsandbytes  # noqa: F401
 
         if self.case.get("zero_init"):
             import torch._dynamo.polyfills.loader  # noqa: F401 (it cannot be imported under zero.Init)

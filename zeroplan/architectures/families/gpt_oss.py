@@ -183,6 +183,7 @@ class BiasedExperts(Experts):
     """
 
     saves_views = False
+    is_transposed = True
     liger_patches = False
     liger_order = None
     forward_order: tuple[str, ...] = ("gate_up_proj_bias", "gate_up_proj", "down_proj_bias", "down_proj")
@@ -195,8 +196,8 @@ class BiasedExperts(Experts):
         self.down_proj = Parameter(experts, ffn, hidden)
         self.down_proj_bias = Parameter(experts, hidden)
 
-    def up(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
-        out = grouped_mm(x, run.parameter(self.gate_up_proj), offsets)
+    def product(self, x: Tensor, weight: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
+        out = grouped_mm(x, weight, offsets)
         assert bias is not None
         return add_(out, bias)
 
@@ -206,11 +207,6 @@ class BiasedExperts(Experts):
         up = clamp(up)
         swish = mul(gate, unary_saving_result("SigmoidBackward", mul_scalar(gate)))
         return mul(add_scalar(up), swish)
-
-    def down(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
-        out = grouped_mm(x, run.parameter(self.down_proj), offsets)
-        assert bias is not None
-        return add_(out, bias)
 
     def bias(self, run: ForwardRun, name: str, experts: Tensor) -> Tensor:
         return index_rows(run.parameter(self.parameters[f"{name}_bias"]), experts)

@@ -161,9 +161,10 @@ def _lora(words: Words) -> Trains:
     rank, linear = words.rank("lora_r"), words.switch("lora_target_linear")
     targets = words.read("lora_target_modules", READERS["target_modules"], ())
     more = {
-        "rank_pattern": "lora_rank_pattern", "layers_to_transform": "peft_layers_to_transform",
-        "layers_pattern": "peft_layers_pattern", "modules_to_save": "lora_modules_to_save",
-        "exclude_modules": "lora_exclude_modules", "target_parameters": "lora_target_parameters",
+        "rank_pattern": "lora_rank_pattern", "alpha_pattern": "lora_alpha_pattern",
+        "layers_to_transform": "peft_layers_to_transform", "layers_pattern": "peft_layers_pattern",
+        "modules_to_save": "lora_modules_to_save", "exclude_modules": "lora_exclude_modules",
+        "target_parameters": "lora_target_parameters",
     }  # fmt: skip
     fields = {
         field: words.read(key, READERS[field]) for field, key in more.items()
@@ -178,7 +179,7 @@ def _lora(words: Words) -> Trains:
         r=rank, lora_alpha=words.number("lora_alpha"), lora_dropout=words.probability("lora_dropout"),
         use_dora=words.switch("peft_use_dora"), use_rslora=words.switch("peft_use_rslora"), **fields,
     )  # fmt: skip
-    words.look_at("lora_alpha_pattern", "lora_fan_in_fan_out", "lora_model_dir", "peft")
+    words.look_at("lora_fan_in_fan_out", "lora_model_dir", "peft")
 
     def trained(model: Model) -> Trained:
         if words("lora_model_dir") is not None:

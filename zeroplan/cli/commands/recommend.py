@@ -44,6 +44,10 @@ from zeroplan.request.options import GOAL, Words
     ),
     *grouped_options("goal", GOALS),
     PanelOption(
+        ["--method"], metavar="full,lora,qlora", panel=GOAL,
+        help="Ways to train, side by side. What each needs and how long it takes; adapters of --lora or rank 16.",
+    ),
+    PanelOption(
         ["--why"], multiple=True, metavar="WHAT", panel=GOAL,
         help="Why not zero-2, offload or another. What it lacks, or how much slower it is, line by line. Also "
         "no-offload, optimizer-cpu, param-nvme, micro-batch-4, checkpointing-full, no-overlap, buckets-5e8 and the "
@@ -53,7 +57,7 @@ from zeroplan.request.options import GOAL, Words
 )  # fmt: skip
 def recommend(
     options: Words, output: str | None, folder: str | None, target: str, allow: str | None, goal: dict[str, Any],
-    why: tuple[str, ...], *, force: bool, max_params: bool, json: bool, quiet: bool, verbose: int,
+    method: str | None, why: tuple[str, ...], *, force: bool, max_params: bool, json: bool, quiet: bool, verbose: int,
 ) -> int:  # fmt: skip
     """The fastest strategy that fits (or the leanest: --objective), why the others lost, its ds_config.json, and all
     that starts it; of several cards (--gpu a,b), the fewest GPUs (--gpus auto), or the largest model (--max-params).
@@ -64,5 +68,5 @@ def recommend(
 
     return run(
         options, PlanOutput(output, folder, target, force), view=View(json, quiet, verbose), max_params=max_params,
-        alternatives=why, goal=goal, allow=allow,
+        alternatives=why, goal=goal, allow=allow, method=method,
     )  # fmt: skip

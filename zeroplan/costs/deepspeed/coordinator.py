@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from copy import copy
 from itertools import accumulate
+from types import MappingProxyType
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.events import GatheredTimeline, MicroStep
@@ -29,13 +30,17 @@ from zeroplan.specs.execution import ModuleHook
 NEVER = -10_000_000_000
 
 
+class TraceError(Exception):
+    """A module fetches other tensors than those that come next in the trace: DeepSpeed stops (tracing error)."""
+
+
 class Coordinator(GatheredStorages):
     """The state that one rank's coordinator keeps, some of it across micro-steps."""
 
     def __init__(self, sizes: Sequence[int], settings: Settings, access: AccessOrder) -> None:
         super().__init__(sizes, settings)
         self.passes, self.trace, self.own, self.full = access.passes, access.trace, access.own, access.full
-        self.last_user, self.never_left = access.last_user, access.never_left
+        self.last_user, self.never_left, self.differs = access.last_user, access.never_left, access.differs
         self.frozen = settings.frozen
         self.released: dict[tuple[int, int], frozenset[int]] = {}
         """What is released as a module is left, by the module and the coordinator's step: decided once (lru_cache)."""
@@ -132,17 +137,21 @@ class Coordinator(GatheredStorages):
             self.gather(missing)
         if waited := own & flying:
             self.consume(waited)
-        pending, recent, queue, step = 0, self.recent, self.queue, self.step
+        recent, queue, step = self.recent, self.queue, self.step
+        pending: list[int] = []
         taken: set[int] = set()
         if self.frozen and self.place[0]:
             self._attribute(module, own, backward=backward)
         for index in own:
             self.inside[index].add(module)
-            pending += recent.get(index, NEVER) < step
-        while queue and len(taken) < pending:
+            if recent.get(index, NEVER) < step:
+                pending.append(index)
+        while queue and len(taken) < len(pending):
             index, used = queue.popleft()
             recent[index] = used
             taken.add(index)
+        if self.differs and not self.records and taken != set(pending):
+            raise TraceError
 
     def _attribute(self, module: int, own: set[int], *, backward: bool) -> None:
         """Note which modules backward is in; what a layer that runs again gathers, and does not train, is the latest
@@ -244,6 +253,8 @@ class Coordinator(GatheredStorages):
         """
         if self.last_user[index] != module:
             return False
+        if index in self.settings.held:
+            return not (recomputes or (self.settings.reentrant and index in self.settings.checkpointed))
         if recomputes:
             return not self.settings.reentrant or index in self.settings.viewed
         return index in self.settings.viewed and index not in self.settings.checkpointed
@@ -299,22 +310,41 @@ class AccessOrder(NamedTuple):
     """The last module in forward that uses each tensor."""
     never_left: list[ModuleHook]
     """Modules that backward enters and whose exit never fires."""
+    differs: bool
+    """The trace has tensors that hooks in forward do not see."""
 
 
 def access_order(
     sizes: Sequence[int], passes: tuple[Sequence[ModuleHook], Sequence[ModuleHook]],
     leaves: frozenset[int] = frozenset(), subtrees: Sequence[tuple[int, ...]] = (),
+    parametrized: Mapping[int, tuple[int, ...]] = MappingProxyType({}), added: Container[int] = (),
 ) -> AccessOrder:  # fmt: skip
-    """`leaves`: modules that are gathered whole; `subtrees`: all tensors below each module, when there are any."""
+    """`leaves`: modules that are gathered whole; `subtrees`: all tensors below each module, when there are any;
+    `added`: tensors that DeepSpeed numbers after the others, and sorts as it does (ds_id).
+
+    Between steps DeepSpeed reads the trace of tensors off the modules, which have their `parametrized` ones again then.
+    """
     forward, backward = passes
     entered_hooks = [hook for hooks in (forward, backward) for hook in hooks if hook.enters]
+    if parametrized:
+        entered_hooks = [_with_parametrized(hook, parametrized) for hook in entered_hooks]
     uses = enumerate(hook.tensors for hook in entered_hooks)
     left = {hook.module for hook in backward if not hook.enters}
+
+    def number(index: int) -> tuple[bool, int]:
+        return index in added, index
+
     own = Distances([() if hook.module in leaves else hook.tensors for hook in entered_hooks], sizes)
     return AccessOrder(
         passes,
-        [(index, step) for step, read in uses for index in (sorted(set(read)) if len(read) > 1 else read)],
+        [(index, step) for step, read in uses for index in (sorted(set(read), key=number) if len(read) > 1 else read)],
         own, Distances([subtrees[hook.module] for hook in entered_hooks], sizes) if leaves else own,
         {index: hook.module for hook in forward if hook.tensors for index in hook.tensors},
-        [hook for hook in backward if hook.enters and hook.module not in left],
+        [hook for hook in backward if hook.enters and hook.module not in left], bool(parametrized),
     )  # fmt: skip
+
+
+def _with_parametrized(hook: ModuleHook, parametrized: Mapping[int, tuple[int, ...]]) -> ModuleHook:
+    if hook.backward or hook.module not in parametrized:
+        return hook
+    return hook._replace(tensors=(*hook.tensors, *parametrized[hook.module]))

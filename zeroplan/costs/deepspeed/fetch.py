@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.cache import IdentityKey, by_execution, cached, cached_per_execution, order_free_key
-from zeroplan.costs.deepspeed.coordinator import AccessOrder, Coordinator, access_order
+from zeroplan.costs.deepspeed.coordinator import AccessOrder, Coordinator, TraceError, access_order
 from zeroplan.costs.deepspeed.events import GatheredTimeline, MicroStep
 from zeroplan.costs.deepspeed.gathered_storages import ReplayThresholds, Settings
 from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import OutOfBuffersError, parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.partitions import secondary_ranks, secondary_sizes, small_tensors
 from zeroplan.errors import ContradictionError
+from zeroplan.specs.adapter import is_added
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import ParameterSpec
 from zeroplan.specs.strategy import Offload, Strategy
@@ -82,11 +83,17 @@ def micro_steps(job: Job) -> MicroSteps:
 
     One rank gathers nothing: its partitions are the parameters, or are copied from the host when they are offloaded.
     Releasing them may still make secondary ones.
-    Raises `ContradictionError` where DeepSpeed runs out of buffers for partitions on NVMe.
+    Raises `ContradictionError` where DeepSpeed runs out of buffers for partitions on NVMe, or fetches what it has not
+    recorded.
     """
     result = _micro_steps(job)
     if result is None:
         raise TooFewBuffersError(job)
+    if isinstance(result, TraceError):
+        raise ContradictionError(
+            "stage 3 with adapters on parameters of a module that is no leaf: DeepSpeed records it with them and then "
+            "runs it without, and stops (tracing error); write the module's class to leaf_module"
+        )
     return result
 
 
@@ -106,7 +113,7 @@ def by_order(job: Job) -> Hashable:
 
 
 @cached(gathers_key, order=by_execution)
-def _micro_steps(job: Job) -> MicroSteps | None:
+def _micro_steps(job: Job) -> MicroSteps | TraceError | None:
     """None where buffers run out."""
     known = _known(job)
     for result in known:
@@ -119,6 +126,8 @@ def _micro_steps(job: Job) -> MicroSteps | None:
             known.append(_replayed(job, _settings(job)))
         except OutOfBuffersError:
             return None
+        except TraceError as error:
+            return error
     else:
         known.append(MicroSteps((), NOTHING_GATHERED, NOTHING_GATHERED))
     return known[-1]
@@ -153,8 +162,16 @@ def _settings(job: Job) -> Settings:
         _checkpointed(job), strategy.recomputing.reentrant, frozenset(swapped_parameters(job)), parameter_buffers(job),
         _low_precision(job), strategy.element_bytes if strategy.quantized_weights else 2,
         strategy.dtype if strategy.quantized_weights else "", secondary_sizes(job), secondary_ranks(job),
-        job.model.frozen,
+        job.model.frozen, _held(job),
     )  # fmt: skip
+
+
+def _held(job: Job) -> frozenset[int]:
+    """Packed weights of the layers that backward enters."""
+    if not job.model.packed:
+        return frozenset()
+    entered = {index for hook in job.execution.backward if hook.enters for index in hook.tensors}
+    return frozenset(index for index in entered if job.model.tensors[index].packed)
 
 
 def _checkpointed(job: Job) -> frozenset[int]:
@@ -284,7 +301,16 @@ def _coordinator(job: Job, settings: Settings) -> Coordinator:
 def access_order_of(job: Job) -> AccessOrder:
     """The model's, as this job runs it."""
     order = job.execution
-    return access_order(tensor_sizes(job), (order.forward, job.backward_hooks), order.leaves, order.subtrees)
+    return access_order(
+        tensor_sizes(job), (order.forward, job.backward_hooks), order.leaves, order.subtrees, order.parametrized,
+        _numbered_last(job),
+    )
+
+
+def _numbered_last(job: Job) -> frozenset[int]:
+    """What peft adds to a model that zero.Init has partitioned."""
+    tensors = job.model.tensors if job.model.adapter and job.strategy.builds_partitioned else ()
+    return frozenset(index for index, tensor in enumerate(tensors) if is_added(tensor.name))
 
 
 DEFAULT_SIZE = Offload("nvme").buffer_size

@@ -293,6 +293,9 @@ class Settings(NamedTuple):
     near: int
     frozen: frozenset[int] = frozenset()
     """Tensors that do not train."""
+    held: frozenset[int] = frozenset()
+    """Of these, those whose gathered storage a node of the graph holds from forward to backward, whatever is released
+    (bitsandbytes' MatMul4Bit)."""
 
     def joined(self, size: int) -> int:
         """Elements beside a tensor while its pieces are joined in the dtype that they came in."""

@@ -24,10 +24,11 @@ from zeroplan.costs.deepspeed.optimizer_states import (
     state_bytes,
     temporaries,
 )
-from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_elements, trainable_shard_elements
+from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_sizes, trainable_shard_elements
 from zeroplan.costs.outside import outside
 from zeroplan.formulas import hosted, transient, transient_stage_3
 from zeroplan.ledger import DTYPE_BYTES, Line, line, total
+from zeroplan.specs.adapter import is_added
 from zeroplan.specs.job import Job
 
 
@@ -173,10 +174,8 @@ def _flatten(job: Job, tracker: AllocationTracker, order: tuple[int, ...], flat:
 
 def init_stage_3(job: Job) -> tuple[Line, ...]:
     """Everything alive where most of it is."""
-    strategy, tracker = (
-        job.strategy,
-        AllocationTracker() if job.strategy.builds_partitioned else with_model(job),
-    )
+    strategy = job.strategy
+    tracker = _built_partitioned(job) if strategy.builds_partitioned else with_model(job)
     for states in built_states(job):
         tracker.allocate(transient.first_states, states.dtype, job.model.trainable_parameters)
     _partition(job, tracker)
@@ -194,17 +193,33 @@ def init_stage_3(job: Job) -> tuple[Line, ...]:
 
 
 def _partition(job: Job, tracker: AllocationTracker) -> None:
-    """A model built beforehand is replaced tensor by tensor; under zero.Init it came partitioned."""
+    """What was built whole is replaced tensor by tensor."""
     dtype, stays, second = job.strategy.dtype, not job.strategy.offload_param, secondary_sizes(job)
-    if job.strategy.builds_partitioned:
-        tracker.allocate(transient_stage_3.parameter_partitions, dtype, stays * shard_elements(job))
-        tracker.allocate(transient_stage_3.secondary_partitions, dtype, stays * sum(second))
-        return
-    for index, size in enumerate(tensor_sizes(job)):
+    sizes = tensor_sizes(job)
+    for index in _added(job) if job.strategy.builds_partitioned else range(len(sizes)):
         if second:
             tracker.allocate(transient_stage_3.secondary_partitions, dtype, stays * second[index])
-        tracker.allocate(transient_stage_3.parameter_partitions, dtype, stays * ceil_div(size, job.ranks))
-        tracker.free(transient.model_as_built, dtype, size)
+        tracker.allocate(transient_stage_3.parameter_partitions, dtype, stays * ceil_div(sizes[index], job.ranks))
+        tracker.free(transient.model_as_built, dtype, sizes[index])
+
+
+def _built_partitioned(job: Job) -> AllocationTracker:
+    """What zero.Init has partitioned, and whole what peft added to it afterwards."""
+    tracker, dtype, stays = AllocationTracker(), job.strategy.dtype, not job.strategy.offload_param
+    added, partitions, second = _added(job), shard_sizes(job), secondary_sizes(job)
+    for category, sizes in (
+        (transient_stage_3.parameter_partitions, partitions), (transient_stage_3.secondary_partitions, second),
+    ):  # fmt: skip
+        if sizes:
+            tracker.allocate(category, dtype, stays * (sum(sizes) - sum(sizes[index] for index in added)))
+    tracker.allocate(transient.model_as_built, dtype, sum(tensor_sizes(job)[index] for index in added))
+    return tracker
+
+
+def _added(job: Job) -> list[int]:
+    """Tensors of adapters."""
+    tensors = job.model.tensors if job.model.adapter else ()
+    return [index for index, tensor in enumerate(tensors) if is_added(tensor.name)]
 
 
 def _master_weights(job: Job, tracker: AllocationTracker) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed.layout import flat_groups, group_members
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.partitions import sub_group_members
@@ -19,6 +20,7 @@ from zeroplan.formulas import states
 from zeroplan.ledger import DTYPE_BYTES, Line, line
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
+from zeroplan.specs.quantization import BLOCK, INT8, OUTER_BLOCK
 from zeroplan.specs.strategy import FLOATING
 
 
@@ -36,6 +38,7 @@ def temporaries_one_by_one(tensors: Sequence[int], *, made: int, adds_decay: boo
     return max((before + each * size for before, size in zip((0, *tensors), tensors, strict=False)), default=0)
 
 
+QUANTIZATION = "quantization states"
 FROZEN = "frozen parameters"
 
 FUSED = ("adam", "adamw", "lion", "lamb", "muon")
@@ -62,12 +65,38 @@ def counts_on_gpu(job: Job) -> bool:
 
 def frozen_parameters(job: Job) -> list[Line]:
     """Those that do not train, below stage 3: each whole, in storage of its own, in no flat group."""
-    frozen, w = job.model.frozen_parameters, job.strategy.element_bytes
-    return [line(FROZEN, states.frozen_parameters, job.strategy.dtype, frozen=frozen, w=w)] if frozen else []
+    sizes: dict[str, int] = {}
+    for index in job.model.frozen:
+        tensor = job.model.tensors[index]
+        dtype = tensor.dtype or job.strategy.dtype
+        sizes[dtype] = sizes.get(dtype, 0) + tensor.elements
+    return [
+        line(FROZEN, states.frozen_parameters, dtype, frozen=frozen, w=DTYPE_BYTES[dtype])
+        for dtype, frozen in sizes.items()
+    ]
+
+
+def quantization_states(job: Job) -> list[Line]:
+    """What bitsandbytes keeps beside packed weights: whole on each rank, as DeepSpeed does not know of it."""
+    packed, quantization = job.model.packed, job.model.quantization
+    if not packed or quantization is None:
+        return []
+    if quantization.kind == INT8:
+        rows = sum(each.matrix[0] for each in packed)
+        return [line(QUANTIZATION, states.row_scales, "float32", rows=rows)]
+    blocks = [ceil_div(each.matrix[0] * each.matrix[1], BLOCK) for each in packed]
+    if not quantization.double:
+        return [line(QUANTIZATION, states.block_scales, "float32", blocks=sum(blocks), tensors=len(packed))]
+    outer = sum(ceil_div(each, OUTER_BLOCK) for each in blocks)
+    return [
+        line(QUANTIZATION, states.quantized_scales, "uint8", blocks=sum(blocks)),
+        line(QUANTIZATION, states.scales_of_scales, "float32", outer=outer, tensors=len(packed)),
+    ]
 
 
 def model_buffers(job: Job) -> list[Line]:
-    """Buffers the model registers, by dtype; in fp32 DeepSpeed casts none (runtime/engine.py:2081).
+    """Buffers the model registers, by dtype, and what bitsandbytes keeps beside weights; in fp32 DeepSpeed casts none
+    (runtime/engine.py:2081).
 
     In 16 bit it casts those that the model does not keep in fp32 (runtime/keep_in_fp32.py).
     """
@@ -79,7 +108,10 @@ def model_buffers(job: Job) -> list[Line]:
         if cast and stated != "kept" and dtype in FLOATING.values():
             dtype = FLOATING[cast]
         sizes[dtype] = sizes.get(dtype, 0) + elements * DTYPE_BYTES[dtype]
-    return [line("model buffers", states.model_buffers, dtype, size=size) for dtype, size in sizes.items() if size]
+    registered = [
+        line("model buffers", states.model_buffers, dtype, size=size) for dtype, size in sizes.items() if size
+    ]
+    return registered + quantization_states(job)
 
 
 def numbers(job: Job, dtypes: dict[str, int]) -> list[Line]:

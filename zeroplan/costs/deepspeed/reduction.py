@@ -8,7 +8,7 @@ runtime/zero/stage3.py (reduce_independent_p_g_buckets_and_remove_grads). Sizes 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from operator import attrgetter
 from typing import NamedTuple
@@ -31,7 +31,7 @@ from zeroplan.costs.deepspeed.layout import (
 from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall, quantizes_gradients, reduced
 from zeroplan.errors import ContradictionError
-from zeroplan.specs.execution import ModuleHook
+from zeroplan.specs.execution import Execution, ModuleHook
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -232,11 +232,27 @@ def ready_gradients(job: Job) -> tuple[GradientEvent, ...]:
                 if users[index] == hooks[at].module:
                     entered.setdefault(index, at)
     execution, latest, result = job.execution, -1, []
+    entered |= _left_inside(execution, hooks, {index: users[index] for index in execution.computing if index in users})
     for index in execution.gradients_stage_3 if job.strategy.memory_efficient_linear else execution.gradients:
         latest = max(latest, entered.get(index, END))
         following = bisect_right(in_backward, latest)
         result.append(GradientEvent(index, in_backward[following] if following < len(in_backward) else END))
     return tuple(result)
+
+
+def _left_inside(execution: Execution, hooks: Sequence[ModuleHook], wrappers: Mapping[int, int]) -> dict[int, int]:
+    """The last hook inside the wrapper of each of these tensors; inside a leaf there is none."""
+    if not wrappers:
+        return {}
+    paths, latest = execution.modules, {hook.module: at for at, hook in enumerate(hooks)}
+    result: dict[int, int] = {}
+    for index, wrapper in wrappers.items():
+        start = f"{paths[wrapper]}."
+        for module in range(wrapper + 1, len(paths)):  # numbered as they are entered: those inside follow
+            if not paths[module].startswith(start):
+                break
+            result[index] = max(result.get(index, -1), latest.get(module, -1))
+    return result
 
 
 @cached_per_order
@@ -259,7 +275,8 @@ def last_users(hooks: Sequence[ModuleHook]) -> dict[int, int]:
 def left_leaves(job: Job) -> dict[int, tuple[int, ...]]:
     """Tensors of each leaf module, by the hook that ends its backward: then their gradients go to the bucket.
 
-    Raises `ContradictionError` for a leaf through which no gradient goes back: no hook tells its end.
+    Raises `ContradictionError` for a leaf through which no gradient goes back: no hook tells its end, or that of its
+    hooks which does fires first.
     """
     execution, frozen = job.execution, job.model.frozen
     if not execution.leaves:
@@ -267,6 +284,12 @@ def left_leaves(job: Job) -> dict[int, tuple[int, ...]]:
     left = {hook.module for hook in execution.backward if hook.backward and not hook.enters}
     trained = {hook.module for hook in execution.forward if not frozen.issuperset(hook.tensors)}
     if stuck := (execution.leaves & trained) - left:
+        if frozen:
+            raise ContradictionError(
+                f"leaf_module: {execution.modules[min(stuck)] or 'the model'} trains as a leaf and is given nothing "
+                "that needs a gradient: DeepSpeed reduces its gradients before they are there, and stops; let a layer "
+                "before it train too, as q_proj, or checkpoint activations"
+            )
         raise ContradictionError(
             f"leaf_module: {execution.modules[min(stuck)] or 'the model'} as a leaf is called with token ids or by "
             "keywords alone: no hook tells when its backward ends, and DeepSpeed stops or never reduces its "

@@ -23,6 +23,7 @@ BACKWARD_ATTENTION = 2.5
 BACKWARD_SCORES = 2.0
 BACKWARD_ELEMENTS = 1.5
 PRODUCTS, LOGITS, ATTENTION, SCORES = "matrix products", "logits", "attention", "attention's scores"
+ADAPTERS, UNPACKED = "adapters' element-wise operators", "weights unpacked"
 LOSS_FORWARD = 1 / 3
 """Share of the loss's bytes that forward moves."""
 
@@ -120,6 +121,12 @@ def _layers(
              times=BACKWARD_ELEMENTS * runs if share else 1.0, touched=software.passes.value * forward_work.elements,
              bandwidth=at.memory.value),
     ]  # fmt: skip
+    for name, touched in ((ADAPTERS, forward_work.adapters), (UNPACKED, forward_work.unpacked)):
+        if touched:
+            terms.append(
+                term(COMPUTE, f"{name}, {way}", timing.streamed, at.memory, times=runs, touched=touched,
+                     bandwidth=at.memory.value)
+            )  # fmt: skip
     if forward_work.scores:
         factor, times = (BACKWARD_SCORES * runs, BACKWARD_PRODUCTS * runs) if share else (1.0, 1.0)
         terms += [

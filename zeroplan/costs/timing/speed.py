@@ -140,6 +140,6 @@ def active_parameters(job: Job) -> int:
     """Parameters that one token meets: all but the experts it is not routed to."""
     shape = job.model.shape
     if not shape.experts:
-        return job.model.parameters
+        return job.model.products
     routed = sum(tensor.elements for tensor in job.model.tensors if ".experts." in tensor.name)
-    return job.model.parameters - routed + routed * shape.experts_per_token // shape.experts
+    return job.model.products - routed + routed * shape.experts_per_token // shape.experts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
+from math import prod
 from typing import NamedTuple
 
 from zeroplan.specs.job import Job
@@ -14,6 +15,11 @@ NORM_BYTES, MLP_BYTES, GATE_BYTES = 30, 6, 6
 width, and of that once more where it is gated."""
 SCORE_BYTES = 16
 """Read and written per score by eager attention: the product, its mask, softmax in fp32, dropout."""
+ADAPTER_PASSES = 5
+"""Times that an adapter's result is read or written by operators of its own: a product with a number, and a sum."""
+ADAPTER_KERNELS = 2
+UNPACKED_BYTES = 2.5
+"""Of a weight: half a byte read, and two written in 16 bit."""
 KERNELS = 14
 """Kernels of a layer's forward beside those of its products and attention."""
 
@@ -49,6 +55,10 @@ class ForwardWork(NamedTuple):
     """Bytes of element-wise operators fused by hand."""
     logits: int
     kernels: int
+    adapters: float
+    """Bytes that adapters' own element-wise operators read and write: scaling, and adding to the layer's result."""
+    unpacked: float
+    """Bytes read and written as weights are made of their packed bits."""
 
 
 class Matrices(NamedTuple):
@@ -75,7 +85,7 @@ def multiplied_with(model: Model) -> tuple[list[float], frozenset[int]]:
     shape = model.shape
     routed = shape.experts_per_token / shape.experts if shape.experts else 1.0
     elements = [
-        tensor.elements * (routed if _matrix(tensor, model).experts else 1.0) if _is_multiplied(tensor) else 0.0
+        prod(tensor.matrix) * (routed if _matrix(tensor, model).experts else 1.0) if _is_multiplied(tensor) else 0.0
         for tensor in model.tensors
     ]
     heads = (index for index, size in enumerate(elements) if size and not _in_a_layer(model.tensors[index]))
@@ -83,7 +93,9 @@ def multiplied_with(model: Model) -> tuple[list[float], frozenset[int]]:
 
 
 def _is_multiplied(tensor: ParameterSpec) -> bool:
-    return len(tensor.shape) > 1 and not tensor.name.endswith("bias") and (tensor.linear or _in_a_layer(tensor))
+    if tensor.name.endswith("bias") or ".original_module." in tensor.name:
+        return False
+    return len(tensor.shape) > 1 and (tensor.linear or _in_a_layer(tensor))
 
 
 def _in_a_layer(tensor: ParameterSpec) -> bool:
@@ -91,7 +103,7 @@ def _in_a_layer(tensor: ParameterSpec) -> bool:
 
 
 def _matrix(tensor: ParameterSpec, model: Model) -> WeightMatrix:
-    *experts, rows, columns = tensor.shape
+    *experts, rows, columns = tensor.matrix
     routed = ".experts." in tensor.name and bool(model.shape.experts)
     return WeightMatrix(rows, columns, (experts[0] if experts else model.shape.experts) if routed else 0)
 
@@ -115,6 +127,7 @@ def work(job: Job) -> ForwardWork:
     layers = multiplied(result.layers, tokens, top, multiplied_width)
     seen = pairs(job)
     ffn = shape.ffn * top + shape.shared_ffn if shape.experts else shape.ffn
+    beside = beside_weights(job.model)
     element = NORM_BYTES * shape.hidden + (MLP_BYTES + GATE_BYTES * shape.gated) * ffn
     return ForwardWork(
         layers=layers,
@@ -123,8 +136,29 @@ def work(job: Job) -> ForwardWork:
         scores=float(SCORE_BYTES * seen * shape.heads) if job.strategy.attention == "eager" else 0.0,
         elements=tokens * shape.layers * element * width / 2,
         logits=tokens * shape.vocab,
-        kernels=layers.number + KERNELS * shape.layers,
+        kernels=layers.number + KERNELS * shape.layers + ADAPTER_KERNELS * beside.adapters + beside.packed,
+        adapters=float(ADAPTER_PASSES * width * tokens * beside.rows),
+        unpacked=beside.unpacked * width / 2 * UNPACKED_BYTES,
     )
+
+
+class BesideWeights(NamedTuple):
+    """What runs beside products where weights are frozen."""
+
+    adapters: int
+    rows: int
+    """Results of all adapters' second matrices, of one token."""
+    packed: int
+    unpacked: int
+    """Elements of packed weights."""
+
+
+@lru_cache(maxsize=8)
+def beside_weights(model: Model) -> BesideWeights:
+    """Of the layers; an adapter of all weights of a layer's experts counts as one."""
+    added = [tensor for tensor in model.tensors if ".lora_B." in tensor.name and _in_a_layer(tensor)]
+    unpacked = sum(prod(tensor.matrix) for tensor in model.packed)
+    return BesideWeights(len(added), sum(tensor.shape[0] for tensor in added), len(model.packed), unpacked)
 
 
 def pairs(job: Job) -> float:

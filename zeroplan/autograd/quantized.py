@@ -1,0 +1,90 @@
+"""Products with weights that bitsandbytes 0.50.2 holds in 4 or 8 bit, and what each keeps for backward.
+
+autograd/_functions.py and backends/cuda/ops.py. What a product keeps it keeps as an attribute of its node, not through
+save_for_backward: checkpointing without reentrance drops none of it.
+"""
+
+from __future__ import annotations
+
+from zeroplan.autograd.elementwise import to
+from zeroplan.autograd.graph import operator, product, result
+from zeroplan.autograd.memory import Memory
+from zeroplan.autograd.strides import Sizes
+from zeroplan.autograd.tensor import Needs, Tensor, empty, empty_like
+
+FLOAT, INT, BOOL, BYTE, HALF = 4, 4, 1, 1, 2
+
+
+def matmul_4bit(
+    x: Tensor, shape: Sizes, bias: Tensor | None, *, compute: int, loaded: int, scales: int
+) -> Tensor:  # fmt: skip
+    """x·Wᵀ + b in the dtype of `compute` bytes; W of `shape` was quantized from one of `loaded` bytes. `scales`: how
+    many of W's were quantized again.
+
+    Its own kernel for at most 1,536 rows, which makes no W, is not counted: W is made whatever the rows are.
+    """
+    width = x.width
+    x = to(x, compute)
+    if bias is not None:
+        bias = to(bias, compute)
+    node = operator("MatMul4BitBackward", _matmul_4bit_backward, (x, bias), (), (x.shape, shape, loaded, scales))
+    wide = dequantized_scales(x.memory, scales, adds=True) if scales else None
+    weight = empty(x.memory, shape, x.width)
+    out_shape = (*x.shape[:-1], shape[0])
+    (out,) = product(x.memory, x.elements * shape[0], lambda: (empty(x.memory, out_shape, x.width),))
+    del weight, wide
+    return to(result(node, out), width)
+
+
+def dequantized_scales(memory: Memory, scales: int, *, adds: bool) -> Tensor:
+    """Scales that were quantized again, in fp32 while a weight is made of them; `adds`: their offset out of place."""
+    without = empty(memory, (scales,), FLOAT)
+    return empty(memory, (scales,), FLOAT) if adds else without
+
+
+def _matmul_4bit_backward(
+    gradient: Tensor, x_shape: Sizes, shape: Sizes, loaded: int, scales: int, needs: Needs
+) -> tuple[Tensor | None, ...]:
+    """The weight comes in the dtype that it was loaded in, and is cast where the gradient has another."""
+    memory = gradient.memory
+    of_bias = empty(memory, shape[:1], gradient.width) if needs[1] else None
+    of_x = None
+    if needs[0]:
+        memory.add_flops(gradient.elements * shape[1])
+        wide = dequantized_scales(memory, scales, adds=False) if scales else None
+        weight = empty(memory, shape, loaded)
+        del wide
+        weight = weight if loaded == gradient.width else empty(memory, shape, gradient.width)
+        of_x = empty(memory, x_shape, gradient.width)
+        del weight
+    return of_x, of_bias
+
+
+def matmul_8bit(x: Tensor, shape: Sizes, bias: Tensor | None) -> Tensor:
+    """x·Wᵀ + b of x in int8: outliers over a threshold aside, which are products of their own (MatMul8bitLt)."""
+    memory, rows = x.memory, x.elements // x.shape[-1]
+    node = operator("MatMul8BitLtBackward", _matmul_8bit_backward, (x, bias), (), (x.detach(), shape))
+    half = empty_like(x, HALF)
+    magnitudes = empty_like(half)
+    outliers = empty_like(half, BOOL)
+    codes = empty_like(half, BYTE)
+    stats = empty(memory, (rows,), FLOAT)
+    del magnitudes
+    sums = empty(memory, (rows, shape[0]), INT)
+    out_shape = (*x.shape[:-1], shape[0])
+    (out,) = product(memory, x.elements * shape[0], lambda: (empty(memory, out_shape, HALF),))
+    del sums, codes, stats, outliers, half
+    return result(node, out if x.width == HALF else empty_like(out, x.width))
+
+
+def _matmul_8bit_backward(gradient: Tensor, x: Tensor, shape: Sizes, needs: Needs) -> tuple[Tensor | None, ...]:
+    """The weight, in the input's dtype."""
+    memory = gradient.memory
+    of_bias = empty(memory, shape[:1], gradient.width) if needs[1] else None
+    of_x = None
+    if needs[0]:
+        memory.add_flops(gradient.elements * shape[1])
+        weight = empty(memory, shape, x.width)
+        of_x = empty(memory, x.shape, gradient.width)
+        del weight
+    return of_x, of_bias

@@ -1,0 +1,93 @@
+"""The screen of `zeroplan recommend --method`: one row for each way to train, and what the other stage would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from zeroplan.plan import label
+from zeroplan.report.brief.marks import least, legend, marks, of_time
+from zeroplan.report.console import table
+from zeroplan.report.sizing import lacking
+from zeroplan.report.subject import gpus, title
+from zeroplan.search import Candidate
+from zeroplan.sizing import Lack
+from zeroplan.specs.job import Job
+from zeroplan.units import count, gb, gib, seconds
+
+NAMES = {"full": "full training", "lora": "LoRA", "qlora": "QLoRA"}
+
+
+class MethodRow(NamedTuple):
+    method: str
+    """As --method has it."""
+    job: Job
+    chosen: Candidate | None
+    lack: Lack | None
+    other: Candidate | None
+    """The plan at stage 3 in place of a lower one, or at stage 2 in place of 3."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return NAMES[self.method]
+
+
+def summary(rows: Sequence[MethodRow]) -> Text:
+    """Which of them fit."""
+    what, where = title(rows[0].job.model), gpus(rows[0].job)
+    fit = [each.name for each in rows if each.chosen]
+    fails = [each.name for each in rows if not each.chosen]
+    if not fit:
+        return Text(f"{what} on {where}: nothing fits, neither {' nor '.join(fails)}.", style="bold red")
+    lost = f"; {joined(fails)} {'does' if len(fails) == 1 else 'do'} not" if fails else ""
+    verb = "fits" if len(fit) == 1 else "fit"
+    return Text(f"{what} on {where}: {joined(fit)} {verb}{lost}.", style="bold green")
+
+
+def joined(names: Sequence[str]) -> str:
+    """With commas, and the last with `and`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def details(rows: Sequence[MethodRow]) -> list[RenderableType]:
+    """What each needs, how long it takes and what it sends; and the other stage of adapters."""
+    sizes = least(marks(each.job).needed for each in rows)
+    times = least([of_time(each.chosen.job, each.chosen.speed) for each in rows if each.chosen] or [""])
+    grid = table(["method", "trains", "plan", f"{sizes}needed", "of", f"{times}step", f"{times}tokens/s/GPU", "sent"])
+    plans = grid.columns[2]
+    plans.justify, plans.no_wrap = "left", False
+    for each in rows:
+        grid.add_row(each.name, count(each.job.model.trainable_parameters), *_cells(each))
+    others = [_other(each) for each in rows if each.other and each.chosen]
+    return ["", grid, *others, legend(rows[0].job, {sizes, times})]
+
+
+def _cells(of: MethodRow) -> list[str | Text]:
+    if of.chosen is None:
+        reason = f"nothing fits: lacks {lacking(of.lack)}" if of.lack else "nothing runs"
+        return [Text(reason, style="red")]
+    fit, speed = of.chosen.fit.gpu, of.chosen.speed
+    assert fit.capacity is not None
+    rates = [seconds(of.chosen.time.total), f"{speed.tokens_per_gpu:,.0f}"] if speed else ["", ""]
+    return [label(of.chosen), Text(gib(fit.needed), style="green"), gib(fit.capacity), *rates, gb(_sent(of.chosen))]
+
+
+def _other(of: MethodRow) -> Text:
+    """At stage 3 frozen weights are gathered two or three times in a step; below they stay where they are."""
+    assert of.other
+    assert of.chosen
+    here, there = of.chosen, of.other
+    more = there.time.total - here.time.total
+    stages = f"{of.name} at ZeRO-{there.job.strategy.stage}"
+    sent = f"each GPU sends {gb(_sent(there))} a step, not {gb(_sent(here))}"
+    needs = f"needs {gib(there.fit.gpu.needed)}"
+    pace = f"{seconds(abs(more))} a step {'slower' if more > 0 else 'faster'}"
+    return Text(f"{stages}: {pace}, {sent}; {needs}.", style="dim")
+
+
+def _sent(of: Candidate) -> int:
+    return of.ledger.sent(of.job.strategy.micro_steps)
