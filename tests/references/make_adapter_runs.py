@@ -100,7 +100,7 @@ def drawn(number, seed, quantized=0.0):
         if precision and r.random() < quantized:
             kind = r.choice(("nf4", "fp4"))
             case["adapter"].pop("use_dora", None)
-            case |= {"zero_init": False, "quantization": Quantization(kind, r.random() < 0.5, precision)._asdict()}
+            case |= {"zero_init": False, "quantization": Quantization(kind, r.random() < 0.5, precision, r.choice(("", "", "", "fp32")))._asdict()}
         yield case
 
 

@@ -45,6 +45,14 @@ MOST_WORK, LEAST_WORK = 48, 24
 """Of a recorded case, and of a live one."""
 
 
+def draw_adapters(r: random.Random) -> dict[str, str]:
+    """LoRA on all linear layers mostly, or on those of queries and values; weights in 4 bit sometimes."""
+    options = {"lora": r.choice(("4", "8", "16", "64"))}
+    if r.random() < 0.3:
+        options |= {"quantize": r.choice(("nf4", "fp4")), "double_quant": r.choice(("yes", "no"))}
+    return options
+
+
 def draw(r: random.Random, *, small: bool) -> dict[str, str]:
     """Options of one request, by name; `small`: models of few layers, and micro-steps few."""
     gpus = r.choice(GPUS)
@@ -117,12 +125,16 @@ def work(job: Job) -> float:
     return job.model.shape.layers * job.strategy.micro_steps * times
 
 
-def drawn(seed: int, *, small: bool = False) -> tuple[dict[str, str], Job]:
+def drawn(seed: int, *, small: bool = False, adapters: bool = False) -> tuple[dict[str, str], Job]:
     """Options, and the job of their plan at a drawn rank, as it is measured."""
-    r = random.Random(f"plan {seed}")
+    r = random.Random(f"{'adapter ' * adapters}plan {seed}")
     most = LEAST_WORK if small else MOST_WORK
     while True:
         options, place = draw(r, small=small), r.random()
+        if adapters:
+            options |= draw_adapters(r)
+        if adapters and options.get("model") == "gpt-j-6b":  # its buffers differ in transformers 5.24
+            continue
         job = planned(options)
         if job and work(job) <= most:
             rank = min(int(place * (job.ranks + 1)), job.ranks - 1)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 FLOAT = 4
 KEPT_TREES = 8
+SAVES = "(saves)"
+"""Stands in a `forward_order` where the module's own forward saves a tensor between two of its modules."""
 
 
 class Parameter:

@@ -39,6 +39,14 @@ class PackedWeight(Parameter):
         self.packed, self.dtype = packed, quantization.stored_dtype
 
 
+class WideBias(Parameter):
+    """A bias that the first forward casts to the dtype of the product, for good; at stage 3 until it is released."""
+
+    __slots__ = ()
+
+    dtype = "float32"
+
+
 class QuantizedLinear(Unary):
     """y = W·x + b, W made anew of its packed bits for as long as a product runs."""
 
@@ -47,7 +55,7 @@ class QuantizedLinear(Unary):
         self.inputs, self.outputs, self.quantization = base.inputs, base.outputs, quantization
         self.weight = PackedWeight(base.outputs, base.inputs, quantization)
         if bias := base.parameters.get("bias"):
-            self.bias = bias
+            self.bias = WideBias(*bias.shape) if quantization.compute == "fp32" else bias
         vars(self)["transformers_class"] = LINEAR_8BIT if quantization.kind == INT8 else LINEAR_4BIT
 
     def forward(self, run: ForwardRun, x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from zeroplan.architectures.gradient_flow import EVERYWHERE, GradientFlow
 from zeroplan.architectures.identical_layers import checkpointing_layers, signature_numbers
-from zeroplan.architectures.module import GradientCheckpointingLayer, Module, tree
+from zeroplan.architectures.module import SAVES, GradientCheckpointingLayer, Module, tree
 from zeroplan.architectures.module_hooks import HookSequence, LayerHooks
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import ModuleHook
@@ -183,6 +183,8 @@ class Walk:
                 self.uses += self.own(children[name])
             elif name in children:
                 self.run(f"{path}.{name}" if path else name, children[name], hooked)
+            elif name == SAVES:
+                self.saved = self.now() if self.flow.enters(module) else self.saved
             elif name in module.elsewhere:
                 self.run(self.paths[id(module.elsewhere[name])], module.elsewhere[name], hooked)
         if module.saves_last and self.flow.enters(module):

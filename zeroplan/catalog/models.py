@@ -16,6 +16,7 @@ from zeroplan.architectures.refused import QUANTIZATIONS, check_language_model, 
 from zeroplan.architectures.registry import language_models
 from zeroplan.catalog import hub, other_files, presets
 from zeroplan.catalog.files import place_of, read_object
+from zeroplan.catalog.quantization import bits_and_bytes, read_quantization
 from zeroplan.catalog.spelling import bare, is_quantized, without_quantization
 from zeroplan.errors import SpecError, UnknownNameError, ZeroplanError, printable
 from zeroplan.specs.model import Model
@@ -63,13 +64,21 @@ def from_file(path: Path, name: str = "") -> Model:
     other_files.check_is_model(content, place, EXPECTED)
     stated = named(content, place)
     check_language_model(content, place)
-    notes = [note for note in (stated.assumed, dequantized(content, place)) if note]
+    bits = bits_and_bytes(content.get("quantization_config"))
+    packed = read_quantization(bits, place) if bits else None
+    notes = [note for note in (stated.assumed, "" if packed else dequantized(content, place)) if note]
     label = printable(name or (path.parent.name if path.name == "config.json" else path.stem) or path.name)
     if not stated.model_type:
         from zeroplan.architectures.approximate import approximate  # not for the families that are described
 
-        return approximate(content, place, label)._replace(assumed=tuple(notes), architecture=stated.architecture)
-    return _described(content, stated, place, label, notes)
+        known = approximate(content, place, label)._replace(assumed=tuple(notes), architecture=stated.architecture)
+    else:
+        known = _described(content, stated, place, label, notes)
+    if packed is None:
+        return known
+    from zeroplan.architectures.quantized import with_quantization  # where weights are
+
+    return with_quantization(known, packed)
 
 
 def _described(content: dict[str, Any], stated: ModelClass, place: str, label: str, notes: list[str]) -> Model:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from zeroplan.cli.positional import with_model
-from zeroplan.errors import QuantityError, SpecError, UnknownNameError, UnplannedError, ZeroplanError, printable, shown
+from zeroplan.errors import QuantityError, SpecError, UnknownNameError, ZeroplanError, printable, shown
 from zeroplan.request.cluster import read_cluster
 from zeroplan.request.options import Options
 from zeroplan.request.request import read_model, usual_seq
@@ -19,8 +19,11 @@ from zeroplan.request.values import AUTO
 
 LONGEST = 1000
 """Letters of an answer."""
-ADAPTERS = ("lora", "qlora", "dora", "peft", "adapter", "adapters")
-FULL = "full"
+TRAINS: dict[str, list[str]] = {
+    "full": [], "lora": ["--lora", "16"], "qlora": ["--lora", "16", "--quantize", "nf4", "--double-quant", "yes"],
+    "compare": ["--method", "full,lora,qlora"],
+}  # fmt: skip
+"""What an answer adds to the command."""
 Answer = TypeVar("Answer")
 
 
@@ -38,9 +41,10 @@ def command() -> list[str]:
     model, seq = prompt("Model, or its size (llama-3.1-8b, org/name, config.json, 7B)", "7B", _model)
     card = prompt("Card, or its memory in GB (h100, 4090, 24)", "a100-80gb", _card)
     gpus = prompt("How many GPUs (8, 2x8 for nodes x GPUs, auto for the fewest)", "8", lambda text: _gpus(text, card))
-    prompt("What trains (full, lora, qlora)", FULL, _trains)
+    ways = "What trains (full, lora, qlora, or compare for all three)"
+    trains = prompt(ways, "full", lambda text: _trains(text, gpus))
     tokens = prompt("Tokens of a sequence", str(seq), _tokens)
-    return ["recommend", model, *card, "--gpus", gpus, "--seq", tokens]
+    return ["recommend", model, *card, "--gpus", gpus, *trains, "--seq", tokens]
 
 
 def prompt(question: str, usual: str, read: Callable[[str], Answer]) -> Answer:
@@ -99,12 +103,13 @@ def _gpus(text: str, card: list[str]) -> str:
     return text
 
 
-def _trains(text: str) -> str:
-    if text.lower() == FULL:
-        return FULL
-    if text.lower() in ADAPTERS:
-        raise UnplannedError(f"{text} is not planned yet, every weight trains here; write full for that")
-    raise QuantityError(f"found {shown(text)}, expected full, lora or qlora; write full")
+def _trains(text: str, gpus: str) -> list[str]:
+    answer = text.lower()
+    if answer not in TRAINS:
+        raise QuantityError(f"found {shown(text)}, expected {', '.join(TRAINS)}; write full")
+    if answer == "compare" and gpus == AUTO:
+        raise QuantityError("found compare with a number of GPUs that is looked for; write full, lora or qlora")
+    return TRAINS[answer]
 
 
 def _tokens(text: str) -> str:

@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 OF_A_JOB = ("ask", "estimate", "recommend", "compare", "diff", "matrix", "explain", "verify", "observe")
 SCOPE = (
-    "Scope: training of one text model, whole or in part, every sequence of --seq tokens. Not planned: adapters (LoRA, "
-    "QLoRA), quantized weights, a second model (DPO, PPO), generation, evaluation, images, tensor or sequence "
-    "parallelism."
+    "Scope: training of one text model, whole, in part or by adapters (LoRA, QLoRA), every sequence of --seq tokens. "
+    "Not planned: a second model (DPO, PPO), generation, evaluation, images, tensor or sequence parallelism."
 )
 """`zeroplan.specs.scope` says it of a job."""
-SHORT_SCOPE = "Scope: training of one text model (no adapters, no quantized weights)."
+SHORT_SCOPE = "Scope: training of one text model, whole, in part or by adapters."
 
 Rows = tuple[tuple[str, str], ...]
 

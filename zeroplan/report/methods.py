@@ -12,7 +12,7 @@ from zeroplan.plan import label
 from zeroplan.report.brief.marks import least, legend, marks, of_time
 from zeroplan.report.console import table
 from zeroplan.report.sizing import lacking
-from zeroplan.report.subject import gpus, title
+from zeroplan.report.subject import gpus, on_host, title
 from zeroplan.search import Candidate
 from zeroplan.sizing import Lack
 from zeroplan.specs.job import Job
@@ -31,6 +31,16 @@ class MethodRow(NamedTuple):
     """The plan at stage 3 in place of a lower one, or at stage 2 in place of 3."""
 
     @property
+    def on_host(self) -> list[str]:
+        """The memory that a node needs, where the plan offloads."""
+        return on_host(self.chosen.job, self.chosen.fit) if self.chosen else []
+
+    @property
+    def asks_host(self) -> bool:
+        """It does, and nobody said how much a node has."""
+        return bool(self.on_host and self.chosen and self.chosen.fit.host.capacity is None)
+
+    @property
     def name(self) -> str:
         """What people call it."""
         return NAMES[self.method]
@@ -39,13 +49,15 @@ class MethodRow(NamedTuple):
 def summary(rows: Sequence[MethodRow]) -> Text:
     """Which of them fit."""
     what, where = title(rows[0].job.model), gpus(rows[0].job)
-    fit = [each.name for each in rows if each.chosen]
+    sure = [each.name for each in rows if each.chosen and not each.asks_host]
+    unsure = [each.name for each in rows if each.asks_host]
     fails = [each.name for each in rows if not each.chosen]
-    if not fit:
+    if not sure and not unsure:
         return Text(f"{what} on {where}: nothing fits, neither {' nor '.join(fails)}.", style="bold red")
-    lost = f"; {joined(fails)} {'does' if len(fails) == 1 else 'do'} not" if fails else ""
-    verb = "fits" if len(fit) == 1 else "fit"
-    return Text(f"{what} on {where}: {joined(fit)} {verb}{lost}.", style="bold green")
+    parts = [f"{joined(sure)} {'fits' if len(sure) == 1 else 'fit'}"] if sure else []
+    parts += [f"{joined(unsure)} if the node's memory does"] if unsure else []
+    parts += [f"{joined(fails)} {'does' if len(fails) == 1 else 'do'} not"] if fails else []
+    return Text(f"{what} on {where}: {'; '.join(parts)}.", style=f"bold {'green' if sure else 'yellow'}")
 
 
 def joined(names: Sequence[str]) -> str:
@@ -57,13 +69,17 @@ def details(rows: Sequence[MethodRow]) -> list[RenderableType]:
     """What each needs, how long it takes and what it sends; and the other stage of adapters."""
     sizes = least(marks(each.job).needed for each in rows)
     times = least([of_time(each.chosen.job, each.chosen.speed) for each in rows if each.chosen] or [""])
-    grid = table(["method", "trains", "plan", f"{sizes}needed", "of", f"{times}step", f"{times}tokens/s/GPU", "sent"])
+    sends = rows[0].job.ranks > 1
+    head = ["method", "trains", "plan", f"{sizes}needed", "of", f"{times}step", f"{times}tokens/s/GPU"]
+    grid = table([*head, *(["sent"] if sends else [])])
     plans = grid.columns[2]
     plans.justify, plans.no_wrap = "left", False
     for each in rows:
-        grid.add_row(each.name, count(each.job.model.trainable_parameters), *_cells(each))
+        cells = _cells(each)
+        grid.add_row(each.name, count(each.job.model.trainable_parameters), *(cells if sends else cells[:5]))
+    hosts = [Text(f"{each.name}: {said}.", style="dim") for each in rows for said in each.on_host]
     others = [_other(each) for each in rows if each.other and each.chosen]
-    return ["", grid, *others, legend(rows[0].job, {sizes, times})]
+    return ["", grid, *hosts, *others, legend(rows[0].job, {sizes, times})]
 
 
 def _cells(of: MethodRow) -> list[str | Text]:

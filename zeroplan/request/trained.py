@@ -29,9 +29,18 @@ def read_trained(options: Options, model: Model, file: TrainerFile | None = None
     Raises `ZeroplanError` for a pattern that no name matches, and for options that contradict one another.
     """
     trained = what_trains(options, model, file)
+    if model.quantization and _stated(options, "quantize", "double_quant", "quant_storage"):
+        raise ContradictionError(
+            f"--quantize and the quantization_config of {model.name} both say how weights lie; leave --quantize out"
+        )
+    if model.quantization and trained.adapter is None:
+        raise ContradictionError(
+            f"{model.name}: its weights are quantized (quantization_config) and cannot train, and the Trainer refuses "
+            "them alone; write --lora 16, or remove it to plan full training in 16 bit"
+        )
     if trained.adapter is None:
         return with_frozen(model, trained.freeze or ("*",), trained.train) if trained.freeze or trained.train else model
-    if trained.quantization is not None:
+    if trained.quantization is not None and not model.quantization:  # a quantization_config counts before a file
         from zeroplan.architectures.quantized import with_quantization  # where weights are
 
         model = with_quantization(model, trained.quantization)

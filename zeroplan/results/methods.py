@@ -63,8 +63,10 @@ class Methods(Recommendation):
     @property
     def scope(self) -> Scope:
         """What trains by one method or the other."""
-        trains = dict.fromkeys(row.recommendation.scope.trains for row in self._rows)
-        return super().scope._replace(trains=" or ".join(trains))
+        trains = {row.name: row.recommendation.scope.trains for row in self._rows}
+        if LORA in trains and QLORA in trains:
+            trains[QLORA] = "the same beside weights in 4 or 8 bit"
+        return super().scope._replace(trains=" or ".join(trains.values()))
 
     def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import methods as report

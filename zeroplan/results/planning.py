@@ -60,6 +60,9 @@ def planned(
     )  # fmt: skip
     if best.chosen is None and request.comfortable:
         best = _tight(request, job, best, goal)
+    if best.chosen is None and not best.rejected:
+        for one in request.jobs():
+            ledger(one)  # which says what stops it
     run = _run(best.chosen, wanted) if best.chosen and goal.of_a_run else None
     if fewest and fewest.lack and not best.chosen:
         nearest = fewest.lack.candidate

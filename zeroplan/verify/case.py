@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from zeroplan.architectures.adapters import with_adapter
 from zeroplan.architectures.model import model_of
+from zeroplan.architectures.quantized import with_quantization
 from zeroplan.architectures.read import read_config
 from zeroplan.catalog.adapters import settings
 from zeroplan.costs.outside import outside
@@ -12,6 +14,7 @@ from zeroplan.deepspeed.write import ds_config
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
 from zeroplan.specs.job import Job
+from zeroplan.specs.model import Model, with_frozen
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.verify import zenflow
 
@@ -36,10 +39,19 @@ def as_measured(job: Job, *, real: bool) -> Job:
         model = model_of(
             *read_config(config, job.model.name), name=job.model.name, source=job.model.source, content=config
         )
-        job = job._replace(model=model)
+        job = job._replace(model=trained_as(job.model, model))
     if real:
         job = job.at(backend="cpu")
     return job if job.rank is not None else job._replace(rank=0)
+
+
+def trained_as(one: Model, other: Model) -> Model:
+    """The other model, of which the same trains as of the one."""
+    if one.quantization:
+        other = with_quantization(other, one.quantization)
+    if one.adapter:
+        return with_adapter(other, one.adapter)
+    return with_frozen(other, one.freeze, one.train) if one.frozen else other
 
 
 def case_of(job: Job, given: dict[str, Any] | None, *, mode: str, activations: bool = False) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.forward_run import ForwardRun, LayerInputs
 from zeroplan.architectures.module import (
+    SAVES,
     Activation,
     Embedding,
     GradientCheckpointingLayer,
@@ -99,8 +100,8 @@ class GatedMLP(Module):
     """down(act(gate(x)) · up(x))."""
 
     transformers_class = "MLP"
-    forward_order: tuple[str, ...] = ("gate_proj", "act_fn", "up_proj", "down_proj")
-    liger_order = ("gate_proj", "up_proj", "down_proj")
+    forward_order: tuple[str, ...] = ("gate_proj", "act_fn", "up_proj", SAVES, "down_proj")
+    liger_order = ("gate_proj", "up_proj", SAVES, "down_proj")
 
     def __init__(self, c: Config, ffn: int, *, bias: bool = False) -> None:
         super().__init__()

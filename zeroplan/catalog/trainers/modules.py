@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 def linear_names(
     model: Model, *, without: tuple[str, ...] = (), named: Callable[[str], bool] | None = None
 ) -> tuple[str, ...]:
-    """Last parts of the paths of all linear layers, each once. `without`: parts of paths that are passed over; `named`:
-    whether a last part counts (all).
+    """Last parts of the paths of all modules with Linear in the name of their class, each once. `without`: parts of paths
+    that are passed over; `named`: whether a last part counts (all).
     """
-    from zeroplan.architectures.module import Linear
     from zeroplan.architectures.profile import TracedProfile
 
     profile = model.profile
     assert isinstance(profile, TracedProfile)
-    paths = [path for path, module in profile.root.named_modules() if isinstance(module, Linear)]
+    classes = [(path, module.transformers_class.rpartition(".")[2]) for path, module in profile.root.named_modules()]
+    paths = [path for path, name in classes if "Linear" in name]
     names = [path.rpartition(".")[2] for path in paths if not any(part in path for part in without)]
     return tuple(dict.fromkeys(name for name in names if named is None or named(name)))

@@ -57,6 +57,7 @@ class DeepSpeed:
         muon.check(job)
         if job.strategy.stage == 3:
             nvme_swap.check_buffers(job)
+            nvme_swap.check_read_twice(job)
 
     def completed(self, job: Job) -> Job:
         return fetch.with_room(job)

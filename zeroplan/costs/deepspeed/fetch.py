@@ -215,7 +215,7 @@ def sufficient_buffers(job: Job) -> PrefetchSettings | None:
     for bucket, count in product((prefetch, 0), counts):
         try:
             _replayed(job, settings._replace(swap_buffers=count, prefetch_bucket_size=bucket))
-        except OutOfBuffersError:
+        except (OutOfBuffersError, TraceError):
             continue
         return PrefetchSettings(count, bucket)
     return None

@@ -148,6 +148,27 @@ def on_gpu(job: Job) -> list[SubGroup]:
     return [group for group in optimized(job) if group.on_gpu]
 
 
+def reads_twice(job: Job) -> bool:
+    """Whether two modules read one parameter that lies on NVMe: a magnitude of DoRA's reads the weight of its layer."""
+    tensors, adapter = job.model.tensors, job.model.adapter
+    if not (adapter and adapter.use_dora):
+        return False
+    layers = {tensor.name.partition(MAGNITUDE)[0] for tensor in tensors if MAGNITUDE in tensor.name}
+    return any(tensors[index].name.partition(".base_layer.")[0] in layers for index in swapped_parameters(job))
+
+
+MAGNITUDE = ".lora_magnitude_vector."
+
+
+def check_read_twice(job: Job) -> None:
+    """Raise `ContradictionError` where DeepSpeed reads a parameter in a second time, and stops."""
+    if reads_twice(job):
+        raise ContradictionError(
+            "offload_param nvme with use_dora: a magnitude reads the weight beside its layer, and DeepSpeed stops "
+            "(already assigned swap buffer); write --offload-param cpu, or use_dora false"
+        )
+
+
 def check_buffers(job: Job) -> None:
     """Raises `ContradictionError` where DeepSpeed runs out of swap buffers, or a tensor exceeds one.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Any
 
-from zeroplan.costs.deepspeed import muon
+from zeroplan.costs.deepspeed import muon, nvme_swap
 from zeroplan.costs.deepspeed.partitions import secondary_ranks
 from zeroplan.costs.engine import Choice, Numbers, Start, Values
 from zeroplan.errors import ContradictionError
@@ -65,6 +65,8 @@ def _offloads(job: Job, fixed: Values, name: str) -> list[Offload | None]:
 def _runs(job: Job, stage: int, optimizer: Offload | None, params: Offload | None, fixed: Values) -> bool:
     """Whether DeepSpeed does anything with that combination, and whether it is worth considering unasked."""
     if (params and stage < 3) or ("stage" not in fixed and muon.refusal(job.at(stage=stage))):
+        return False
+    if "offload_param" not in fixed and nvme_swap.reads_twice(job.at(offload_param=params)):
         return False
     if optimizer is None:  # who says none for the optimizer means none at all
         unasked = params is None or ("offload_optimizer" not in fixed and params.device == "cpu")
