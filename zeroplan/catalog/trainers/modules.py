@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def linear_names(
     model: Model, *, without: tuple[str, ...] = (), named: Callable[[str], bool] | None = None
 ) -> tuple[str, ...]:
-    """Last parts of the paths of all modules with Linear in the name of their class, each once. `without`: parts of paths
+    """Last parts of the paths of modules with Linear in the name of their class, each once. `without`: parts of paths
     that are passed over; `named`: whether a last part counts (all).
     """
     from zeroplan.architectures.profile import TracedProfile
