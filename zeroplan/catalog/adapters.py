@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -87,13 +88,24 @@ def _names(value: Any, place: str) -> tuple[str, ...]:
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list | tuple | set) or not all(isinstance(each, str) and each for each in listed):
         raise SpecError(place, shown(value), "a list of names", '["q_proj", "v_proj"]')
+    for name in listed:
+        _check_expression(name, place)
     return tuple(sorted(listed) if isinstance(listed, set) else listed)
 
 
 def _targets(value: Any, place: str) -> tuple[str, ...] | str:
     if isinstance(value, str) and value:
+        _check_expression(value, place)
         return ALL_LINEAR if value.lower() == ALL_LINEAR else value
     return _names(value, place)
+
+
+def _check_expression(text: str, place: str) -> None:
+    """Raise `SpecError` for what is no regular expression: peft compares names by these."""
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise SpecError(place, shown(text), f"a name or a regular expression ({error})") from error
 
 
 def _layers(value: Any, place: str) -> tuple[int, ...]:
@@ -106,6 +118,8 @@ def _layers(value: Any, place: str) -> tuple[int, ...]:
 def _ranks(value: Any, place: str) -> tuple[tuple[str, int], ...]:
     if not isinstance(value, Mapping):
         raise SpecError(place, shown(value), "a rank for each pattern of names", '{"q_proj": 8}')
+    for key in value:
+        _check_expression(str(key), place)
     return tuple((str(key), _rank(rank, f"{place}.{key}")) for key, rank in value.items())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from zeroplan.catalog.trainers.tools import TRAINER, tool_of
 from zeroplan.errors import SpecError, shown
 
 ADAPTER, ADAPTER_FILE = "peft_type", "adapter_config.json"
@@ -42,6 +43,9 @@ def check_is_model(content: Mapping[str, Any], place: str, expected: str) -> Non
         return
     if content.keys() & DEEPSPEED:
         raise SpecError(place, "a DeepSpeed configuration", expected, f"--config {place} for that")
+    tool = tool_of(content)
+    if tool not in (None, TRAINER):
+        raise SpecError(place, f"a training file of {tool}", expected, f"--config {place} for that")
     for keys, what in KINDS:
         if content.keys() & keys:
             raise SpecError(place, what, expected, "the config.json beside it")

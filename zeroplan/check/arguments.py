@@ -1,13 +1,18 @@
-"""TrainingArguments of transformers 5.23, as a JSON or YAML file states them."""
+"""TrainingArguments of transformers 5.24, as a JSON or YAML file states them, or a training file of another tool."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+from zeroplan.catalog.trainers.tools import AXOLOTL, TRAINER, TRL, tool_of
 from zeroplan.check.document import Document
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.errors import SpecError
+
+if TYPE_CHECKING:
+    from zeroplan.catalog.trainers.file import TrainerFile
 
 EXPECTED = "TrainingArguments"
 DEFAULTS: dict[str, Any] = {
@@ -17,6 +22,13 @@ DEFAULTS: dict[str, Any] = {
     "optim": "adamw_torch_fused", "load_best_model_at_end": False, "gradient_checkpointing": False,
 }  # fmt: skip
 """What transformers takes where nothing is stated (training_args.py), of what bears on a ds_config.json."""
+OTHER_DEFAULTS: dict[str, dict[str, Any]] = {
+    AXOLOTL: {"per_device_train_batch_size": 1, "bf16": True, "learning_rate": None, "optim": "adamw_torch_fused"},
+    TRL: {"bf16": True, "gradient_checkpointing": True, "learning_rate": None},
+}
+"""What other tools take in their place; None: what the file does not tell."""
+OTHER_NAMES = {AXOLOTL: {"per_device_train_batch_size": "micro_batch_size", "optim": "optimizer"}}
+"""What other tools call them."""
 YAML = (".yaml", ".yml")
 
 
@@ -26,15 +38,37 @@ class Arguments:
 
     document: Document
 
+    @cached_property
+    def tool(self) -> str:
+        """Whose training file it is: the Trainer's own where its keys do not tell."""
+        return tool_of(self.document.config) or TRAINER
+
+    @property
+    def of_other_tool(self) -> bool:
+        return self.tool != TRAINER
+
+    @cached_property
+    def file(self) -> TrainerFile | None:
+        """What it says of a job; None where its tool is not read. Raises `SpecError` for what is not planned."""
+        from zeroplan.catalog.trainers.file import read_trainer_file  # where a job is planned
+
+        return read_trainer_file(self.document.config, self.document.name, TRAINER)
+
     def stated(self, name: str) -> Any:
         """None where the file says nothing."""
-        return self.document.config.get(name)
+        return self.document.config.get(self.spelled(name))
+
+    def spelled(self, name: str) -> str:
+        """An argument as the file's tool calls it."""
+        return OTHER_NAMES.get(self.tool, {}).get(name, name)
 
     def __call__(self, name: str) -> Any:
         """As the Trainer has it: texts that YAML leaves of numbers such as 1e-4 are taken for the numbers meant."""
         value = self.stated(name)
         if value is None:
-            return DEFAULTS[name]
+            return self._default(name)
+        if name == "bf16" and value == "auto":  # axolotl's
+            return True
         if isinstance(value, str) and isinstance(DEFAULTS[name], float | int):
             try:
                 return float(value)
@@ -42,11 +76,17 @@ class Arguments:
                 return value
         return value
 
+    def _default(self, name: str) -> Any:
+        usual = OTHER_DEFAULTS.get(self.tool, {}).get(name, DEFAULTS[name])
+        if name == "bf16" and self.tool in OTHER_DEFAULTS:
+            return usual and self.stated("fp16") is not True
+        return usual
+
     def place(self, name: str) -> str:
         """Where a message points to."""
-        member = self.document.members.get((name,))
+        member = self.document.members.get((self.spelled(name),))
         if member is None:
-            return f"the default of {name}"
+            return f"the default of {self.spelled(name)}"
         return f"{self.document.name}:{self.document.place(member.start).line}"
 
 

@@ -6,9 +6,10 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.catalog.files import LARGEST_CONFIG, place_of, read_text
+from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, tool_of
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.deepspeed.keys import key
@@ -16,6 +17,9 @@ from zeroplan.deepspeed.keys.removed import REMOVED_KEYS
 from zeroplan.deepspeed.names import COMMENTS
 from zeroplan.deepspeed.read import refuse_models
 from zeroplan.errors import SpecError, shortened, shown
+
+if TYPE_CHECKING:
+    from zeroplan.catalog.trainers.file import TrainerFile
 
 EXPECTED = "a ds_config.json"
 YAML = (".yaml", ".yml")
@@ -29,6 +33,10 @@ class ConfigFile(NamedTuple):
     place: str
     notes: tuple[str, ...] = ()
     """What somebody who reads the file makes of it otherwise."""
+    file: TrainerFile | None = None
+    """The training file of another tool that names it, or is it."""
+    is_stated: bool = True
+    """Whether there is a ds_config: such a file may name none."""
 
 
 def read_config_file(path: str) -> ConfigFile:
@@ -36,7 +44,8 @@ def read_config_file(path: str) -> ConfigFile:
     text = read_text(path, EXPECTED, LARGEST_CONFIG)
     place = place_of(path)
     if not path.endswith(YAML):
-        return _config(_read(place, text))
+        document = _read(place, text)
+        return _config(document) if tool_of(document.config) is None else _trained(path, document)
     return _in_yaml(path, place, text)
 
 
@@ -84,12 +93,35 @@ def _in_yaml(path: str, place: str, text: str) -> ConfigFile:
         return (
             _beside(path, place, launch.config_file) if launch.config_file else ConfigFile(inline(launch).config, place)
         )
-    member = document.members.get(("deepspeed",))
-    if member is None:
-        return _config(document)
+    if tool_of(document.config) is not None:
+        return _trained(path, document)
+    return _config(document) if ("deepspeed",) not in document.members else _named(path, document)
+
+
+def _trained(path: str, document: Document) -> ConfigFile:
+    """The config that a training file of another tool states or names, with what that file says of the job."""
+    file = trainer_file(document)
+    if document.config.get("deepspeed") in (None, False, ""):
+        return ConfigFile({}, document.name, file=file, is_stated=False)
+    return _named(path, document)._replace(file=file)
+
+
+def trainer_file(document: Document) -> TrainerFile | None:
+    """What a training file says; None for what is none. Raises `SpecError`."""
+    from zeroplan.catalog.trainers.file import read_trainer_file  # where there is such a file
+
+    file = read_trainer_file(document.config, document.name)
+    if file is not None and file.tool == LLAMA_FACTORY:  # OmegaConf reads it; PyYAML takes the last
+        _check_once(document, "each key once, as LLaMA-Factory reads it")
+    return file
+
+
+def _named(path: str, document: Document) -> ConfigFile:
+    """The config that `deepspeed` names, or is."""
+    member = document.members[("deepspeed",)]
     if member.node.members is not None:
-        return _config(Document(place, text, member.node))
-    return _beside(path, place, member.node.scalar)
+        return _config(Document(document.name, document.text, member.node))
+    return _beside(path, document.name, member.node.scalar)
 
 
 def _beside(path: str, place: str, named: Any) -> ConfigFile:
@@ -101,12 +133,14 @@ def _beside(path: str, place: str, named: Any) -> ConfigFile:
     return read_config_file(file)
 
 
-def _check_once(document: Document) -> None:
+def _check_once(
+    document: Document, expected: str = "each key once (DeepSpeed refuses it; json.load of the Trainer and Accelerate "
+    "takes the last)",
+) -> None:  # fmt: skip
     for path, _first, member in document.repeated():
         line, column = document.place(member.start)
         raise SpecError(
-            f"{document.name}:{line}:{column}", f"the key {shown('.'.join(path))} twice",
-            "each key once (DeepSpeed refuses it; json.load of the Trainer and Accelerate takes the last)",
+            f"{document.name}:{line}:{column}", f"the key {shown('.'.join(path))} twice", expected,
         )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.check.arguments import YAML, Arguments
 from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
 from zeroplan.check.document import Document, ValueNode
@@ -27,6 +28,8 @@ Beside = Callable[[str], tuple[str, str] | None]
 Made = Callable[[Document, Setting, AccelerateConfig | None], Setting]
 """The setting of one config, which may follow from what it says."""
 EXPECTED = "an Accelerate config, or TrainingArguments with a deepspeed in them"
+TRAINING_WORDS = ("base_model", "model", "model_name_or_path", "output_dir")
+"""One of them is in every training file."""
 
 
 @dataclass
@@ -40,7 +43,11 @@ class CheckedFiles:
 def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """Raises `SpecError` for what is no config at all, and for YAML that is none of both kinds."""
     if not name.endswith(YAML):
-        return CheckedFiles(check_json(name, text, setting, made), {name: text})
+        document = training_json(name, text)
+        if document is None:
+            return CheckedFiles(check_json(name, text, setting, made), {name: text})
+        checked = _trained(Arguments(document), setting, beside, made)
+        return replace(checked, findings=[_without_edits(one, name) for one in checked.findings])
     from zeroplan.check.yaml_reader import read_yaml
 
     document = read_yaml(name, text, EXPECTED)
@@ -49,6 +56,17 @@ def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Mad
     else:
         checked = _trained(Arguments(document), setting, beside, made)
     return replace(checked, findings=[_as_fixed(one) for one in checked.findings])
+
+
+def training_json(name: str, text: str) -> Document | None:
+    """The file, where it is the training file of another tool and no ds_config."""
+    if not any(f'"{word}"' in text for word in TRAINING_WORDS):
+        return None
+    try:
+        document = read_json(name, text)
+    except NotReadableError:
+        return None
+    return None if tool_of(document.config) is None else document
 
 
 def check_json(
@@ -136,7 +154,13 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
     """The config that `deepspeed` names, or is."""
     document = arguments.document
     member = document.members.get(("deepspeed",))
-    if member is None or (member.node.members is None and member.node.scalar in (None, False)):
+    if member is None or (member.node.members is None and member.node.scalar in (None, False, "")):
+        tool = tool_of(document.config)
+        if tool is not None:
+            raise SpecError(
+                document.name, f"a training file of {tool} that names no DeepSpeed config",
+                "deepspeed: and the name of one", f"zeroplan check ds_config.json --trainer-args {document.name}",
+            )  # fmt: skip
         raise SpecError(document.name, "neither distributed_type nor deepspeed", EXPECTED)
     setting = replace(setting, reader=TRAINER, arguments=arguments)
     checked = CheckedFiles(check_arguments(arguments), {document.name: document.text})
@@ -155,6 +179,10 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
 def _as_fixed(finding: Finding) -> Finding:
     """Edits are those of JSON, and a file that is named as YAML gets none, even where it is named as a config."""
     return replace(finding, edits=()) if finding.file.endswith(YAML) else finding
+
+
+def _without_edits(finding: Finding, name: str) -> Finding:
+    return replace(finding, edits=()) if finding.file == name else finding
 
 
 def _stage(name: str, text: str) -> object:

@@ -13,7 +13,7 @@ import click
 from zeroplan.catalog.files import LARGEST_CONFIG, STANDARD_INPUT, read_text
 from zeroplan.check.arguments import YAML, read_arguments
 from zeroplan.check.chosen import RuleSelection, names
-from zeroplan.check.files import CheckedFiles, check_arguments, check_file, findings_of
+from zeroplan.check.files import CheckedFiles, check_arguments, check_file, findings_of, training_json
 from zeroplan.check.finding import Finding
 from zeroplan.check.folder import configs
 from zeroplan.check.mended import mended
@@ -25,6 +25,10 @@ from zeroplan.request.check_setting import CheckInputs, read_inputs, setting_of
 from zeroplan.request.options import Options
 
 if TYPE_CHECKING:
+    from zeroplan.check.document import Document
+    from zeroplan.check.launch import AccelerateConfig
+    from zeroplan.check.setting import Setting
+    from zeroplan.specs.job import Job
     from zeroplan.specs.scope import Scope
 
 FORMATS = ("full", "concise", "json", "github", "sarif", "markdown", "junit")
@@ -55,26 +59,31 @@ def run(command: CheckCommand) -> int:
     inputs, about = _inputs(command)
     stated = chosen.kept(about.findings)
     looked_at = [check_fix.Changed(name, text, text, (), stated) for name, text in about.texts.items()]
-    looked_at += [_looked_at(command, chosen, inputs, path) for path in configs(command.files)]
+    jobs: list[Job] = []
+    looked_at += [_looked_at(command, chosen, inputs, path, jobs) for path in configs(command.files)]
     changes = command.diff and check_fix.show(looked_at)
     if not command.diff:
         if command.fix:
             check_fix.write(looked_at)
-        _show(command, chosen, looked_at, _scope(inputs))
+        _show(command, chosen, looked_at, _scope(inputs, jobs))
         if command.fix:
             check_fix.tell(looked_at)
     findings = [finding for file in looked_at for finding in file.left]
     return 0 if command.exit_zero else int(changes or chosen.fails(findings))
 
 
-def _looked_at(command: CheckCommand, chosen: RuleSelection, inputs: CheckInputs, path: str) -> check_fix.Changed:
-    """A file with its findings; with --fix or --diff JSON also as it is when mended, and the findings then."""
+def _looked_at(
+    command: CheckCommand, chosen: RuleSelection, inputs: CheckInputs, path: str, jobs: list[Job]
+) -> check_fix.Changed:  # fmt: skip
+    """A file with its findings; with --fix or --diff JSON also as it is when mended, and the findings then. `jobs`: to
+    which the job is added that it states with the model.
+    """
     name = STANDARD_INPUT if path == "-" else path
     text = read_text(path, "a ds_config.json", LARGEST_CONFIG)
-    if (command.fix or command.diff) and not name.endswith(YAML):
+    if (command.fix or command.diff) and not name.endswith(YAML) and training_json(name, text) is None:
         result = mended(text, partial(_of_json, inputs, name), chosen.kept)
         return check_fix.Changed(name, text, result.text, result.done, without_edits(result.left))
-    checked = _checked(path, name, text, inputs)
+    checked = _checked(path, name, text, inputs, jobs)
     return check_fix.Changed(name, text, text, (), chosen.kept(checked.findings), checked.texts)
 
 
@@ -107,23 +116,32 @@ def _inputs(command: CheckCommand) -> tuple[CheckInputs, CheckedFiles]:
     return inputs, about
 
 
-def _checked(path: str, name: str, text: str, inputs: CheckInputs) -> CheckedFiles:
+def _checked(path: str, name: str, text: str, inputs: CheckInputs, jobs: list[Job]) -> CheckedFiles:
     def beside(other: str) -> tuple[str, str] | None:
         """As seen from the file, or from here, which is what Accelerate does."""
         tried = [Path(path).parent / other, Path(other)]
         file = next((str(one) for one in tried if os.path.exists(one)), None)
         return None if file is None else (file, read_text(file, "a ds_config.json", LARGEST_CONFIG))
 
-    return check_file(name, text, inputs.setting, beside, partial(setting_of, inputs))
+    def made(document: Document, setting: Setting, launch: AccelerateConfig | None) -> Setting:
+        setting = setting_of(inputs, document, setting, launch)
+        if setting.planned is not None and setting.planned.job is not None:
+            jobs.append(setting.planned.job)
+        return setting
+
+    return check_file(name, text, inputs.setting, beside, made)
 
 
-def _scope(inputs: CheckInputs) -> Scope | None:
-    """The job that ZP9 rules speak of; None without a model."""
+def _scope(inputs: CheckInputs, jobs: Sequence[Job]) -> Scope | None:
+    """The jobs that ZP9 rules speak of; None without a model."""
     if inputs.model is None:
         return None
     from zeroplan.request.request import read_seq
     from zeroplan.specs.scope import scope
 
+    if jobs:
+        several = [scope([job.model], job.workload.seq) for job in jobs]
+        return several[0]._replace(trains=" or ".join(dict.fromkeys(one.trains for one in several)))
     seq, _assumed = read_seq(inputs.options.seq, inputs.model)
     return scope([inputs.model], seq)
 

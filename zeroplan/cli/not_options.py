@@ -52,10 +52,10 @@ EVALUATION = "evaluation and generation are not planned: the numbers are of trai
 FOREIGN: tuple[Foreign, ...] = (
     Foreign(("lora-*", "use-lora", "with-lora", "dora", "use-dora", "use-rslora", "peft*", "use-peft", "adapter-*",
              "additional-target", "finetuning-type",
-             "train-type", "tuner-type", "target-modules", "modules-to-save"), ADAPTERS),
-    Foreign(("qlora", "load-in-*", "quant*", "bnb-*"), QUANTIZED),
+             "train-type", "tuner-type", "target-modules", "modules-to-save", "pissa-*"), ADAPTERS),
+    Foreign(("qlora", "load-in-*", "quant*", "bnb-*", "double-quantization", "use-bnb-*"), QUANTIZED),
     Foreign(("gptq*", "awq*", "hqq*", "eetq*"), OTHER_BITS),
-    Foreign(("freeze-*", "trainable-*"), FROZEN),
+    Foreign(("freeze-*", "trainable-*", "unfrozen-parameters"), FROZEN),
     Foreign(("ref", "ref-*", "reference-*", "reward-*", "teacher*", "dpo", "ppo", "grpo", "rlhf*", "orpo", "kto",
              "vllm*", "draft-model"), SECOND_MODEL),
     Foreign(("fsdp*",), FSDP),

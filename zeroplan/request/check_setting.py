@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.document import Document
-from zeroplan.check.finding import number
 from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.planned import Planned
 from zeroplan.check.setting import READERS, Setting, guessed
@@ -18,7 +17,6 @@ from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.parallelism import grouped_ranks
 from zeroplan.errors import ContradictionError, QuantityError, SpecError, ZeroplanError, shown
 from zeroplan.request.options import OPTIONS, Options
-from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMS
 
 if TYPE_CHECKING:  # what reads a model takes longer to import than a file to check
     from zeroplan.request.request import Request
@@ -39,6 +37,8 @@ class CheckInputs(NamedTuple):
     cluster: Cluster | None
     """None where nothing was said of one."""
     model: Model | None
+    untrained: Model | None = None
+    """The same, as it is before anybody says what of it trains."""
 
 
 def read_inputs(
@@ -61,7 +61,8 @@ def read_inputs(
     if all(getattr(options, name) in (None, "") for name in OPTIONS):
         return CheckInputs(options, reader, setting, None, None)
     from zeroplan.request.cluster import read_cluster, read_headroom
-    from zeroplan.request.request import read_model
+    from zeroplan.request.request import read_untrained
+    from zeroplan.request.trained import read_trained
 
     said = any(getattr(options, name) is not None for name in CLUSTER)
     cluster = read_cluster(options, 1)[0] if said else None
@@ -71,8 +72,11 @@ def read_inputs(
         read_headroom(options.headroom, cluster)
     elif options.headroom is not None:
         raise ContradictionError("--headroom keeps a part of each card free, and no card is named; write --gpu-mem 80")
-    modelled = options.model is not None or options.params is not None
-    return CheckInputs(options, reader, setting, cluster, read_model(options, None)[0] if modelled else None)
+    if options.model is None and options.params is None:
+        return CheckInputs(options, reader, setting, cluster, None)
+    untrained = read_untrained(options, None)[0]
+    file = arguments.file if arguments and arguments.of_other_tool else None
+    return CheckInputs(options, reader, setting, cluster, read_trained(options, untrained, file), untrained)
 
 
 def refuse_several(stated: Mapping[str, Any]) -> None:
@@ -102,7 +106,7 @@ def _planned(inputs: CheckInputs, document: Document, setting: Setting, launch: 
     from zeroplan.specs.cluster import Cluster
 
     cluster = inputs.cluster or Cluster()
-    options, stated = inputs.options, _of_arguments(inputs.options, setting.arguments)
+    options = inputs.options
     if inputs.cluster is None and (ranks := grouped_ranks(document.config)) > 1:
         options = options.replace(gpus=f"1x{ranks}")
     if launch is not None and launch.processes and options.gpus is None and options.hostfile is None:
@@ -116,18 +120,19 @@ def _planned(inputs: CheckInputs, document: Document, setting: Setting, launch: 
     reserve = headroom.reserve(cluster.capacity) if headroom and cluster.capacity else 0.0
     if inputs.model is None:
         return Planned(cluster, reserve=reserve)
-    request = _request(options, stated, inputs.model, document, setting)
+    model = _trained(inputs, setting.arguments)
+    request = _request(options, model, document, setting)
     if isinstance(request, ZeroplanError):
-        return Planned(cluster, inputs.model, reserve=reserve, hindrance=str(request))
-    silent = options.checkpointing is None and "checkpointing" not in stated and setting.arguments is None
+        return Planned(cluster, model, reserve=reserve, hindrance=str(request))
+    silent = options.checkpointing is None and setting.arguments is None
     return Planned(
-        request.cluster, inputs.model, request.jobs()[0], reserve, accepts_tight=options.accept == TIGHT,
+        request.cluster, model, request.jobs()[0], reserve, accepts_tight=options.accept == TIGHT,
         assumes_no_checkpointing=silent,
     )  # fmt: skip
 
 
 def _request(
-    options: Options, stated: Mapping[str, Any], model: Model, document: Document, setting: Setting
+    options: Options, model: Model, document: Document, setting: Setting
 ) -> Request | ZeroplanError:  # fmt: skip
     """As `zeroplan estimate --config` reads it; or why it cannot."""
     from zeroplan.check.config_file import ConfigFile
@@ -135,6 +140,7 @@ def _request(
 
     try:
         given = Subject(document, setting).given
+        stated = _of_arguments(options, setting, document)
         options = _with_optim(options.replace(**stated), Facts(given, document.name), setting.arguments)
         return read_request(options, config=ConfigFile(given, document.name), known=model)
     except ZeroplanError as error:
@@ -143,35 +149,31 @@ def _request(
         return SpecError(document.name, f"what cannot be read ({error})", "a ds_config.json")
 
 
-def _of_arguments(options: Options, arguments: Arguments | None) -> dict[str, Any]:
+def _trained(inputs: CheckInputs, arguments: Arguments | None) -> Model:
+    """The model with what a training file says of it that names the config."""
+    assert inputs.model is not None
+    if arguments is None or arguments is inputs.setting.arguments or inputs.untrained is None:
+        return inputs.model
+    if not arguments.of_other_tool:
+        return inputs.model
+    from zeroplan.request.trained import read_trained
+
+    return read_trained(inputs.options, inputs.untrained, arguments.file)
+
+
+def _of_arguments(options: Options, setting: Setting, document: Document) -> dict[str, Any]:
     """TrainingArguments say what "auto" becomes, where no option does."""
-    if arguments is None:
+    if setting.arguments is None or (file := setting.arguments.file) is None:
         return {}
-    micro, steps = arguments("per_device_train_batch_size"), arguments("gradient_accumulation_steps")
-    stated = {
-        "micro_batch": number(micro) if isinstance(micro, int | float) else None,
-        "grad_accum": number(steps) if isinstance(steps, int | float) else None,
-        "precision": next((half for half in ("fp16", "bf16") if arguments(half) is True), None),
-        "checkpointing": _checkpointing(arguments),
-    }
-    return {name: value for name, value in stated.items() if value is not None and getattr(options, name) is None}
+    from zeroplan.request.cluster import read_cluster
+    from zeroplan.request.training_file import settings, stage_of
 
-
-def _checkpointing(arguments: Arguments) -> str | None:
-    """Which layers the Trainer checkpoints (transformers 5.23, trainer.py:train)."""
-    if arguments("gradient_checkpointing") is not True:
-        return None
-    more = arguments.stated("gradient_checkpointing_kwargs")
-    options = more if isinstance(more, dict) else {}
-    every = options.get("every_n_layers", 1)
-    which = f"every-{every}" if isinstance(every, int) and every > 1 else "full"
-    return which + "-reentrant" * (options.get("use_reentrant") is True)
+    cluster = read_cluster(options, 1)[0]
+    return {name: said.value for name, said in settings(options, file, stage_of(document.config), cluster).items()}
 
 
 def _with_optim(options: Options, facts: Facts, arguments: Arguments | None) -> Options:
-    """TrainingArguments' `optim`, where it decides: without a section, and not replaced by DeepSpeed's CPU Adam."""
-    name = "" if arguments is None else str(arguments("optim"))
-    if name not in OPTIMS or options.optim or options.optimizer or facts.stated("optimizer.type") is not None:
-        return options
-    replaced = facts.offloads_optimizer and OPTIMS[name].optimizer not in OFFLOADABLE
-    return options if replaced else options.replace(optim=name)
+    """TrainingArguments' `optim`, where it decides."""
+    from zeroplan.request.training_file import with_optim
+
+    return options if arguments is None else with_optim(options, str(arguments("optim")), facts.config, None)

@@ -45,15 +45,18 @@ def config_precision(config: ConfigFile, precision: str | None) -> tuple[ConfigF
 
 
 def config_fields(
-    config: ConfigFile, options: Options, fixed: Mapping[str, Any], model: Model
+    config: ConfigFile, options: Options, fixed: Mapping[str, Any], model: Model, sources: Mapping[str, str] = {}
 ) -> tuple[Stated, Reading]:  # fmt: skip
-    """What the ds_config.json states, and the fields that it fixes; an option that says otherwise is an error."""
+    """What the ds_config.json states, and the fields that it fixes; an option that says otherwise is an error.
+
+    `sources`: what errors call options that another file has filled in.
+    """
     stated = read_config(config.content, config.place)
     fields = {
         name: value for name, value in stated.fields.items()
         if not (name == "precision" and (fixed.get(name), value) == ("fp8", "bf16"))  # what fp8 training writes there
     }  # fmt: skip
-    _check_agreement(config.place, options, fixed, stated.fields, fields)
+    _check_agreement(config.place, options, fixed, stated.fields, fields, sources)
     assumed: list[str] = []
     fills = trainer_fills(model.shape.hidden, {**fixed, **fields}["stage"])
     for path in stated.auto:
@@ -68,14 +71,14 @@ def config_fields(
 
 
 def _check_agreement(
-    place: str, options: Options, fixed: Mapping[str, Any], stated: Mapping[str, Any], fields: Mapping[str, Any]
-) -> None:
+    place: str, options: Options, fixed: Mapping[str, Any], stated: Mapping[str, Any], fields: Mapping[str, Any],
+    sources: Mapping[str, str],
+) -> None:  # fmt: skip
     """Raises `ContradictionError` for an option that says something else than the config."""
     for name, value in fields.items():
         if name in fixed and fixed[name] != value and not _same_device(fixed[name], value):
-            raise ContradictionError(
-                f"{flag(name)} {_text(fixed[name])} contradicts {place}, which says {_text(value)}; keep one"
-            )
+            said = f"{sources.get(name) or flag(name)} {_text(fixed[name])}"
+            raise ContradictionError(f"{said} contradicts {place}, which says {_text(value)}; keep one")
     for name in OFFLOADS:
         if getattr(options, name) not in (None, "none") and name not in stated:
             raise ContradictionError(

@@ -31,6 +31,7 @@ from zeroplan.specs.scope import Scope, scope
 from zeroplan.specs.strategy import STAGES, Strategy, Workload
 
 if TYPE_CHECKING:
+    from zeroplan.catalog.trainers.file import TrainerFile
     from zeroplan.check.config_file import ConfigFile
     from zeroplan.specs.headroom import Headroom
 
@@ -60,6 +61,8 @@ class Request(NamedTuple):
     """The version that is to run it, whose defaults hold where nobody states a value."""
     unplanned: tuple[Unplanned, ...] = ()
     """What of the job is not planned, where `--partial` takes what still holds."""
+    file: TrainerFile | None = None
+    """The training file of another tool, where it is given as `--config`."""
 
     @property
     def reserve(self) -> float | None:
@@ -130,17 +133,24 @@ def read_request(
 
         config = read_config_file(options.config)
     cluster, of_cluster = read_cluster(options, default_gpus)
+    file, said = config.file if config else None, None
+    if config is not None and file is not None:
+        from zeroplan.request.training_file import filled
+
+        said = filled(options, config, file, cluster)
+        options, config = said.options, config if config.is_stated else None
     headroom = read_headroom(options.headroom, cluster)
-    model, of_model = (known, ()) if known else read_model(options, default_params)
+    model, of_model = (known, ()) if known else read_model(options, default_params, file)
     reading = Reading(stated_fields(options), (*of_cluster, *of_model, *_of_config_json(model)))
+    reading = reading.then(Reading(assumed=said.assumed if said else ()))
     total, said_by = options.global_batch, "--global-batch" if options.global_batch else "train_batch_size"
     total_alone, unplanned, sharing = False, model.unplanned, cluster.gpus
     if config is not None:
         from zeroplan.request.config import config_fields, config_precision, sharing_gpus
 
-        config, filled = config_precision(config, options.precision)
-        stated, fields = config_fields(config, options, reading.fixed, model)
-        reading = reading.then(filled).then(fields)
+        config, precision = config_precision(config, options.precision)
+        stated, fields = config_fields(config, options, reading.fixed, model, said.sources if said else {})
+        reading = reading.then(precision).then(fields)
         total = _agreed(total, stated.train_batch_size)
         total_alone, unplanned = stated.total_alone, (*unplanned, *stated.unplanned)
         sharing = sharing_gpus(config, cluster)
@@ -163,19 +173,27 @@ def read_request(
     return Request(
         model=model, cluster=cluster, workload=Workload(seq, total, options.script), fixed=dict(reading.fixed),
         free_sizes=free_sizes, assumed=(*reading.assumed, *kept), rank=_rank(options.rank, cluster.gpus),
-        given=config.content if config else None, headroom=headroom, unplanned=unplanned,
+        given=config.content if config else None, headroom=headroom, unplanned=unplanned, file=file,
     )  # fmt: skip
 
 
-def read_model(options: Options, default_params: str | None) -> tuple[Model, tuple[str, ...]]:
+def read_model(
+    options: Options, default_params: str | None, file: TrainerFile | None = None
+) -> tuple[Model, tuple[str, ...]]:  # fmt: skip
     """The model that is named, or one of that many parameters, with what is frozen, and what was assumed of it."""
+    model, assumed = read_untrained(options, default_params)
+    return read_trained(options, model, file), assumed
+
+
+def read_untrained(options: Options, default_params: str | None) -> tuple[Model, tuple[str, ...]]:
+    """The same, as it is before anybody says what of it trains."""
     if options.params is not None and options.model is not None:
         raise ContradictionError("--params and --model both name a model; keep --model, it is exact")
     named = model_under_adapter(options) if options.model is None and options.params is None else options.model
     if named is not None:
         from zeroplan.catalog.models import model
 
-        return read_trained(options, model(named)), ()
+        return model(named), ()
     from zeroplan.architectures.infer import infer
 
     if options.params is None and default_params is None:
@@ -183,7 +201,7 @@ def read_model(options: Options, default_params: str | None) -> tuple[Model, tup
     size = options.params or parameters("params", default_params)
     usual = () if options.params else (f"model of {size.text} (--model)",)
     inferred = infer(size.value, size.text)
-    return read_trained(options, inferred), (
+    return inferred, (
         *usual, f"{inferred.source}; models of one label differ (7B: 6.7B to 8.5B), --model is exact"
     )  # fmt: skip
 

@@ -11,8 +11,10 @@ from zeroplan.request.options import Options
 from zeroplan.request.strategy import Reading
 from zeroplan.request.values import flag
 from zeroplan.specs.model import Model, with_frozen
+from zeroplan.specs.trained import Trained
 
 if TYPE_CHECKING:
+    from zeroplan.catalog.trainers.file import TrainerFile
     from zeroplan.specs.adapter import Adapter
     from zeroplan.specs.quantization import Quantization
 
@@ -20,44 +22,31 @@ TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKE
 """Ends of names of classes that are no language models, and the task that peft is told."""
 
 
-def read_trained(options: Options, model: Model) -> Model:
-    """The model with the parameters frozen that the options say, and with adapters where they ask for them.
+def read_trained(options: Options, model: Model, file: TrainerFile | None = None) -> Model:
+    """The model with the parameters frozen that the options say, and with adapters where they ask for them. `file`: a
+    training file, which says it where options do not.
 
     Raises `ZeroplanError` for a pattern that no name matches, and for options that contradict one another.
     """
-    adapted = _stated(options, "lora", "lora_targets", "adapter")
-    parts = _stated(options, "freeze", "train")
-    if adapted and parts:
+    trained = what_trains(options, model, file)
+    if model.quantization and _stated(options, "quantize", "double_quant", "quant_storage"):
         raise ContradictionError(
-            f"{flag(adapted[0])} and {flag(parts[0])} both say what trains; keep one, or write modules_to_save in an "
-            "adapter_config.json"
+            f"--quantize and the quantization_config of {model.name} both say how weights lie; leave --quantize out"
         )
-    quantized = _stated(options, "quantize", "double_quant", "quant_storage")
-    if quantized:
-        if options.quantize is None:
-            raise ContradictionError(f"{flag(quantized[0])} is of quantized weights; write --quantize nf4 too")
-        if not adapted:
-            raise ContradictionError(
-                "--quantize without adapters: quantized weights cannot train, and the Trainer refuses them alone; "
-                "write --lora 16 too"
-            )
-        if model.quantization:
-            raise ContradictionError(
-                f"--quantize and the quantization_config of {model.name} both say how weights lie; leave --quantize out"
-            )
-        from zeroplan.architectures.quantized import with_quantization  # where weights are
-
-        model = with_quantization(model, _quantization(options))
-    if model.quantization and not adapted:
+    if model.quantization and trained.adapter is None:
         raise ContradictionError(
             f"{model.name}: its weights are quantized (quantization_config) and cannot train, and the Trainer refuses "
             "them alone; write --lora 16, or remove it to plan full training in 16 bit"
         )
-    if not adapted:
-        return _with_frozen(options, model) if parts else model
+    if trained.adapter is None:
+        return with_frozen(model, trained.freeze or ("*",), trained.train) if trained.freeze or trained.train else model
+    if trained.quantization is not None and not model.quantization:  # a quantization_config counts before a file
+        from zeroplan.architectures.quantized import with_quantization  # where weights are
+
+        model = with_quantization(model, trained.quantization)
     from zeroplan.architectures.adapters import unmatched, with_adapter  # where adapters are asked for
 
-    adapter = _adapter(options, model)
+    adapter = trained.adapter
     found = with_adapter(model, adapter)
     if names := unmatched(model, adapter):
         if options.lora_targets:
@@ -68,15 +57,52 @@ def read_trained(options: Options, model: Model) -> Model:
     return found
 
 
-def _quantization(options: Options) -> Quantization:
-    """What --quantize and its options say; packed weights lie in the training precision where nobody says."""
+def what_trains(options: Options, model: Model, file: TrainerFile | None = None) -> Trained:
+    """What of a model trains, as options say it, or else a training file. Raises `ZeroplanError`."""
+    adapted = _stated(options, "lora", "lora_targets", "adapter")
+    parts = _stated(options, "freeze", "train")
+    if adapted and parts:
+        raise ContradictionError(
+            f"{flag(adapted[0])} and {flag(parts[0])} both say what trains; keep one, or write modules_to_save in an "
+            "adapter_config.json"
+        )
+    said = Trained() if file is None or options.adapter is not None else file.stated.trained(model)
+    quantization = _quantization(options, file.stated.quantization if file else None)
+    if (adapted and (said.freeze or said.train)) or (parts and said.adapter):
+        typed = flag((adapted or parts)[0])
+        assert file is not None
+        raise ContradictionError(
+            f"{typed} and {file.stated.trains} of {file.place} both say what trains; leave {typed} out, or --config"
+        )
+    if quantization is not None and not adapted and said.adapter is None:
+        raise ContradictionError(
+            "--quantize without adapters: quantized weights cannot train, and the Trainer refuses them alone; "
+            "write --lora 16 too"
+        )
+    if parts:
+        _check_patterns(options, model)
+        return Trained(freeze=options.freeze or (), train=options.train or ())
+    adapter = _adapter(options, model, said.adapter) if adapted else said.adapter
+    return said._replace(adapter=adapter, quantization=quantization)
+
+
+def _quantization(options: Options, said: Quantization | None) -> Quantization | None:
+    """What --quantize and its options say; `said`: what a training file does. Packed weights lie in the training
+    precision where nobody says.
+    """
+    stated = _stated(options, "quantize", "double_quant", "quant_storage")
+    if not stated:
+        return said
     from zeroplan.specs.quantization import INT8, Quantization
 
-    assert options.quantize is not None
-    if options.quantize == INT8 and _stated(options, "double_quant", "quant_storage"):
+    kind = options.quantize or (said.kind if said else None)
+    if kind is None:
+        raise ContradictionError(f"{flag(stated[0])} is of quantized weights; write --quantize nf4 too")
+    if kind == INT8 and _stated(options, "double_quant", "quant_storage"):
         raise ContradictionError("--double-quant and --quant-storage are of weights in 4 bit; leave them out with int8")
-    storage = options.quant_storage or ("fp16" if options.precision == "fp16" else "bf16")
-    return Quantization(options.quantize, bool(options.double_quant), storage)
+    usual = said or Quantization(storage="fp16" if options.precision == "fp16" else "bf16")
+    double = usual.double if options.double_quant is None else options.double_quant
+    return usual._replace(kind=kind, double=double, storage=options.quant_storage or usual.storage)
 
 
 def model_under_adapter(options: Options) -> str | None:
@@ -92,8 +118,8 @@ def _stated(options: Options, *names: str) -> list[str]:
     return [name for name in names if getattr(options, name) is not None]
 
 
-def _adapter(options: Options, model: Model) -> Adapter:
-    """What --lora or --adapter says."""
+def _adapter(options: Options, model: Model, said: Adapter | None) -> Adapter:
+    """What --lora or --adapter says; `said`: what a training file does."""
     from zeroplan.catalog.adapters import read_adapter_file
     from zeroplan.specs.adapter import ALL_LINEAR, CAUSAL_LM, TOKEN_CLS, Adapter
 
@@ -101,7 +127,8 @@ def _adapter(options: Options, model: Model) -> Adapter:
         for name in _stated(options, "lora", "lora_targets"):
             raise ContradictionError(f"--adapter and {flag(name)} both say which adapters; keep one")
         return read_adapter_file(options.adapter)
-    if options.lora is None:
+    rank = options.lora or (said.r if said else None)
+    if rank is None:
         raise ContradictionError("--lora-targets names the layers of adapters; write their rank too, --lora 16")
     targets = options.lora_targets or (ALL_LINEAR,)
     is_all = len(targets) == 1 and targets[0].lower() == ALL_LINEAR
@@ -111,13 +138,14 @@ def _adapter(options: Options, model: Model) -> Adapter:
             f"{model.name}: peft takes no {ALL_LINEAR} for a token classifier, whose head it trains as a whole; write "
             "--lora-targets q_proj,v_proj"
         )
-    return Adapter(
-        r=options.lora, lora_alpha=2 * options.lora, target_modules=ALL_LINEAR if is_all else targets, task_type=task
-    )
+    named = ALL_LINEAR if is_all else targets
+    if said is not None:
+        return said._replace(r=rank, target_modules=named if options.lora_targets else said.target_modules)
+    return Adapter(r=rank, lora_alpha=2 * rank, target_modules=named, task_type=task)
 
 
-def _with_frozen(options: Options, model: Model) -> Model:
-    """The model with the parameters frozen that --freeze and --train say."""
+def _check_patterns(options: Options, model: Model) -> None:
+    """Raises `ContradictionError` for a pattern of --freeze or --train that no name matches."""
     for name in ("freeze", "train"):
         for pattern in getattr(options, name) or ():
             if not any(fnmatchcase(tensor.name, pattern) for tensor in model.tensors):
@@ -125,7 +153,6 @@ def _with_frozen(options: Options, model: Model) -> Model:
                     f"{flag(name)}: found {shown(pattern)}, which no parameter of {model.name} is named like, expected "
                     f'one such as {model.tensors[0].name}; write {flag(name)} "*{_part(model.tensors[0].name)}*"'
                 )
-    return with_frozen(model, options.freeze or ("*",), options.train or ())
 
 
 def _part(name: str) -> str:

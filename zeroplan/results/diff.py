@@ -13,7 +13,7 @@ from zeroplan.deepspeed.difference import Difference, changed, differences
 from zeroplan.deepspeed.effect import Comparison, ConfigChange, Counted, changes
 from zeroplan.deepspeed.names import canonical
 from zeroplan.deepspeed.read import read_config
-from zeroplan.errors import ContradictionError
+from zeroplan.errors import ContradictionError, SpecError, shown
 from zeroplan.fit import fit
 from zeroplan.ledger import Detail
 from zeroplan.outcome import Outcome, outcome
@@ -107,14 +107,15 @@ def diff(first: str, second: str, options: Options) -> Diff:
         raise ContradictionError("diff takes both files as arguments; leave out --config")
     if first == second == "-":
         raise ContradictionError("standard input is named twice; write - once")
-    files = read_config_file(first), read_config_file(second)
+    files = _beside_one_job(read_config_file(first), read_config_file(second))
     for file in files:
         read_config(file.content, file.place, planned=False)
     a, b = (canonical(file.content, file.place) for file in files)
     differing, names = differences(a, b), (files[0].place, files[1].place)
-    if any(getattr(options, name) for name in MODELS):
-        return _counted(options, files, (a, b), differing)
     stated = next((name for name in OPTIONS if getattr(options, name) is not None), None)
+    named = files[0].file is not None and "model" in files[0].file.stated.settings
+    if any(getattr(options, name) for name in MODELS) or (stated and named):
+        return _counted(options, files, (a, b), differing)
     if stated:
         raise ContradictionError(f"{flag(stated)} says nothing without a model; write --model llama-3.1-8b as well")
     return Diff(Comparison(names, tuple(ConfigChange((one,)) for one in differing)))
@@ -133,12 +134,29 @@ def _counted(
     def count(made: Sequence[Difference]) -> Counted:
         tell(made[0].path if made else "nothing")
         config = changed(*configs, [one.path for one in made])
-        return _count(read_request(options, default_gpus=8, config=ConfigFile(config, "alone")))
+        return _count(read_request(options, default_gpus=8, config=ConfigFile(config, "alone", file=files[0].file)))
 
     assumed = [request.assumed_for([end.job]) for request, end in zip(requests, ends, strict=True)]
     names = files[0].place, files[1].place
     comparison = Comparison(names, tuple(changes(differing, ends, count)), ends)
     return Diff(comparison, _said(assumed, names), requests[0].headroom)
+
+
+def _beside_one_job(first: ConfigFile, second: ConfigFile) -> tuple[ConfigFile, ConfigFile]:
+    """Both, with the training file that names one of them. Raises `ZeroplanError` where two say different jobs."""
+    for each in (first, second):
+        if not each.is_stated:
+            tool = each.file.tool if each.file else ""
+            raise SpecError(each.place, f"a training file of {tool} that names no DeepSpeed config", "a ds_config.json")
+    if first.file and second.file and first.file.words != second.file.words:
+        words = first.file.words, second.file.words
+        key = next(key for key in (*words[0], *words[1]) if words[0].get(key) != words[1].get(key))
+        raise ContradictionError(
+            f"{first.file.place} and {second.file.place} say different jobs ({shown(key)[1:-1]}), and diff compares "
+            "DeepSpeed configs; give those that they name"
+        )
+    file = first.file or second.file
+    return first._replace(file=file), second._replace(file=file)
 
 
 def _request_of(file: ConfigFile, options: Options) -> Request:

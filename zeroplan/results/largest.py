@@ -128,7 +128,7 @@ def _largest(
 
     def sized(parameters: int) -> Job:
         tell(f"trying {count(parameters)}")
-        model = read_trained(options, infer(parameters, count(parameters)))
+        model = read_trained(options, infer(parameters, count(parameters)), request.file)
         return request._replace(model=model, cluster=cluster, fixed=fixed).job()
 
     return largest(sized, fixed, request.reserve, near=before)

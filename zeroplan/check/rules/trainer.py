@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from zeroplan.catalog.trainers.tools import TRAINER as TOOL
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named, number, said
 from zeroplan.check.rule import ISSUE, Rule, arguing, example
@@ -96,8 +97,8 @@ RULES: tuple[Rule, ...] = (
 
 def texts_for_numbers(arguments: Arguments) -> Iterator[Hit]:
     """Texts in place of numbers, in YAML alone: in JSON a text is in quotes."""
-    if not arguments.document.name.endswith((".yaml", ".yml")):
-        return
+    if not arguments.document.name.endswith((".yaml", ".yml")) or arguments.tool != TOOL:
+        return  # OmegaConf of LLaMA-Factory, argparse of TRL and pydantic of axolotl make numbers of them
     for path, member in arguments.document.walk():
         value, node = member.node.scalar, member.node
         plain = arguments.document.text[node.start : node.start + 1] not in "\"'"
@@ -116,7 +117,7 @@ def batch_sizes(subject: Subject) -> Iterator[Hit]:
     for key, name in BATCH.items():
         value = subject.stated(key)
         if value not in (None, AUTO) and value != arguments(name):
-            yield _mismatch("ZP205", subject, key, name, arguments(name), arguments)
+            yield _mismatch("ZP205", subject, key, arguments.spelled(name), arguments(name), arguments)
     total, product = subject.stated("train_batch_size"), 1
     for name in BATCH.values():
         product *= arguments(name) if isinstance(arguments(name), int | float) else 0
@@ -142,7 +143,7 @@ def values(subject: Subject) -> Iterator[Hit]:
         pairs["scheduler.params.total_num_steps"] = ("max_steps", int(most))
     for key, (name, value) in pairs.items():
         stated = _written(subject, key)
-        if stated not in (None, AUTO) and stated != value:
+        if stated not in (None, AUTO) and value is not None and stated != value:
             yield _mismatch("ZP620", subject, key, name, value, arguments)
 
 

@@ -1,0 +1,1 @@
+"""Training files of other tools: LLaMA-Factory, axolotl, TRL, and TrainingArguments of transformers."""
