@@ -11,6 +11,7 @@ import pytest
 from zeroplan.catalog.models import from_file
 from zeroplan.catalog.presets import load
 from zeroplan.errors import SpecError
+from zeroplan.specs.quantization import Quantization
 
 KIMI: dict[str, Any] = {
     **load("model", "kimi-k2")[1]["config"], "model_type": "kimi_k2", "auto_map": {"AutoConfig": "configuration_deepseek"},
@@ -76,7 +77,6 @@ def test_weights_in_fp8_train_dequantized(written):
 
 LLAMA = {"model_type": "llama", "num_hidden_layers": 2}
 REFUSED = [
-    ("4-bit", {**LLAMA, "quantization_config": {"load_in_4bit": True}}, "bitsandbytes 4-bit", "remove it"),
     ("gptq", {**LLAMA, "quantization_config": {"quant_method": "gptq", "bits": 4}}, "(gptq)", "remove it"),
     ("a method as text", {**LLAMA, "quantization_config": "int8"}, "'int8'", "remove it"),
     ("a method of two lines", {**LLAMA, "quantization_config": {"quant_method": "a\nb"}}, r"a\nb", "remove it"),
@@ -96,6 +96,15 @@ REFUSED = [
     ("trainer_state.json", {"log_history": [], "global_step": 7}, "the Trainer's state", "config.json beside it"),
     ("the index of weights", {"weight_map": {}, "metadata": {}}, "index of a model's weight files", "config.json beside it"),
 ]  # fmt: skip
+
+
+def test_weights_that_bitsandbytes_packs(written):
+    """Of what is left out transformers takes fp4, uint8, float32 and no second quantization (BitsAndBytesConfig)."""
+    found = from_file(written({**LLAMA, "quantization_config": {"load_in_4bit": True}}))
+    assert found.quantization == Quantization("fp4", double=False, storage="uint8", compute="fp32")
+    assert {tensor.packed for tensor in found.tensors if tensor.name.endswith("q_proj.weight")} == {(4096, 4096)}
+    assert {tensor.shape for tensor in found.tensors if tensor.name.endswith("q_proj.weight")} == {(4096 * 4096 // 2, 1)}
+    assert not any(tensor.packed for tensor in found.tensors if "lm_head" in tensor.name or "norm" in tensor.name)
 
 
 @pytest.mark.parametrize(("content", "found", "write"), [pytest.param(*case, id=name) for name, *case in REFUSED])

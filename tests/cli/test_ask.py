@@ -61,7 +61,7 @@ def test_five_questions_each_with_its_usual_answer(asked):
     ("answers", "said"),
     [
         ("nope\n", "unknown model 'nope'"), ("7Gb\n", "'7Gb'"), ("\nrtx-9090\n", "'rtx-9090'"), ("\n81\n", "81"),
-        ("\n\n0\n", "'0'"), ("\n\n12\n", "--gpus 2x6"), ("\n\n\nlora\n", "lora is not planned yet"), ("\n\n\nQLoRA\n", "write full"),
+        ("\n\n0\n", "'0'"), ("\n\n12\n", "--gpus 2x6"), ("\n\n\ndora\n", "'dora'"), ("\n\nauto\ncompare\n", "write full, lora or qlora"),
         ("\n\n\nhalf\n", "'half'"), ("\n\n\n\n2k\n", "'2k'"), ("", "its end at the question 'Model"), ("\n\n", "its end at the question 'How many GPUs'"),
         ("\x1b[31m\n", "unknown model"),
     ],
@@ -116,12 +116,24 @@ def conversation(*lines: bytes) -> tuple[int, str]:
 
 
 def test_on_a_terminal_a_bad_answer_is_asked_again():
-    code, seen = conversation(b"nope\n", b"gpt2\n", b"t4\n", b"2\n", b"lora\n", b"\n", b"512\n")
+    code, seen = conversation(b"nope\n", b"gpt2\n", b"t4\n", b"2\n", b"dora\n", b"\n", b"512\n")
     assert code == 0
     assert seen.count("Model, or its size") == 2
     assert "unknown model 'nope'" in seen
-    assert "lora is not planned yet" in seen
+    assert "found 'dora', expected full, lora, qlora, compare" in seen
     assert "$ zeroplan recommend gpt2 --gpu t4 --gpus 2 --seq 512" in seen
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("lora", "--lora 16"), ("QLoRA", "--lora 16 --quantize nf4 --double-quant yes"), ("compare", "--method full,lora,qlora"),
+    ],
+)  # fmt: skip
+def test_what_trains_is_written_as_options(asked, answer, words):
+    ran = asked(f"gpt2\nrtx-4090\n1\n{answer}\n512\n")
+    assert ran.code == 0
+    assert f"$ zeroplan recommend gpt2 --gpu rtx-4090 --gpus 1 {words} --seq 512" in ran.out
 
 
 @pytest.mark.parametrize(("typed", "code", "said"), [(b"\x03", 130, "zeroplan: interrupted"), (b"\x04", 2, "its end at the question")])

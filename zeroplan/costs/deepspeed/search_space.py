@@ -66,6 +66,9 @@ def _runs(job: Job, stage: int, optimizer: Offload | None, params: Offload | Non
     """Whether DeepSpeed does anything with that combination, and whether it is worth considering unasked."""
     if (params and stage < 3) or ("stage" not in fixed and muon.refusal(job.at(stage=stage))):
         return False
+    quantization = job.model.quantization
+    if stage == STAGES[-1] and quantization and quantization.stored_dtype:  # what stage 3 gathers of it is not counted
+        return False
     if "offload_param" not in fixed and nvme_swap.reads_twice(job.at(offload_param=params)):
         return False
     if optimizer is None:  # who says none for the optimizer means none at all
