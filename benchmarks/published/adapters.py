@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 
 import zeroplan
 from benchmarks.published.rows import FILE
+from zeroplan.costs.ledger import ledger
+from zeroplan.fit import fit
 from zeroplan.formulas import activations
-from zeroplan.ledger import Moment, Tier, line
+from zeroplan.ledger import Detail, Moment, Tier, line
 from zeroplan.levels import Level, levels
 
 ADAPTERS = FILE.with_name("adapters.csv")
@@ -29,6 +31,8 @@ MEANING = {
     LITGPT: "another model's code, planned as transformers has it",
     OTHER: "not planned",
 }
+INITIALIZED = (DEEPSPEED, GPTQ)
+"""Kinds whose runs called deepspeed.initialize."""
 OUT_OF_MEMORY = "out of memory"
 LEVELS = ("allocated", "reserved", "nvidia-smi")
 """Instruments, in the order of zeroplan's levels."""
@@ -161,11 +165,13 @@ def read(path: Path = ADAPTERS) -> list[AdapterRow]:
 def predict(row: AdapterRow) -> Predicted:
     """The level that the row's instrument shows."""
     with tempfile.TemporaryDirectory() as folder:
-        found = zeroplan.estimate(**options(row, Path(folder)))
-        (job,), (ledger,), (fit,) = found._jobs, found._ledgers, found._fits
-    ledger = ledger._replace(gpu=_as_it_ran(row, ledger.gpu))
-    shown = levels(job, ledger)[0 if row.ran_out else LEVELS.index(row.column("measures"))]
-    return Predicted(row, shown, ledger.gpu.peak.phase, fit.verdict)
+        (job,) = zeroplan.estimate(**options(row, Path(folder)))._jobs
+    counted = ledger(job, detail=Detail.WHOLE)
+    counted = counted._replace(gpu=_as_it_ran(row, counted.gpu))
+    if row.kind not in INITIALIZED:  # nothing was flattened, and nothing stays of it
+        job = job._replace(strategy=job.strategy._replace(stage=0))
+    shown = levels(job, counted)[0 if row.ran_out else LEVELS.index(row.column("measures"))]
+    return Predicted(row, shown, counted.gpu.peak.phase, fit(job, counted).verdict)
 
 
 def options(row: AdapterRow, folder: Path) -> dict[str, Any]:
@@ -223,7 +229,7 @@ def _sharded(layer: int) -> dict[str, Any]:
 
 def _as_it_ran(row: AdapterRow, gpu: Tier) -> Tier:
     """Without the initialize of an engine that did not run, and with the outputs that the source's loop keeps."""
-    moments = gpu.moments if row.kind in (DEEPSPEED, GPTQ) else [one for one in gpu.moments if one.phase in STEPS]
+    moments = gpu.moments if row.kind in INITIALIZED else [one for one in gpu.moments if one.phase in STEPS]
     return gpu._replace(moments=tuple(_with_kept(row, moment) for moment in moments))
 
 
