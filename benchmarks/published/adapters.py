@@ -60,8 +60,9 @@ ZERO: dict[str, dict[str, Any]] = {
 def _qwen(hidden: int, layers: int, heads: int, ffn: int, vocab: int) -> dict[str, Any]:
     """Qwen of 2023 as its successor has it: the same widths, its query, key and value in one matrix."""
     return {
-        "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": hidden, "num_hidden_layers": layers,
-        "num_attention_heads": heads, "num_key_value_heads": heads, "intermediate_size": ffn, "vocab_size": vocab,
+        "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": hidden,
+        "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": heads,
+        "intermediate_size": ffn, "vocab_size": vocab,
         "max_position_embeddings": 8192, "tie_word_embeddings": False,
     }  # fmt: skip
 

@@ -266,7 +266,7 @@ def on_host(job: Job) -> list[Line]:
 
 
 def _cast(job: Job, tracker: AllocationTracker) -> None:
-    """Tensor by tensor; packed bits in whole numbers stay as they are (runtime/engine.py: module.half(), bfloat16())."""
+    """Tensor by tensor; packed bits in whole numbers stay as they are (runtime/engine.py: module.half())."""
     strategy, whole = job.strategy, 0
     for tensor in job.model.packed:
         if tensor.dtype:
