@@ -31,6 +31,10 @@ class Polynomial(int):
         out.terms = terms
         return out
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Polynomial:
+        """Itself, as of any integer: a module of which a copy trains has its sizes."""
+        return self
+
     def __add__(self, other: int) -> Polynomial:
         return Polynomial(int(self) + int(other), _sum(self.terms, terms(other)))
 

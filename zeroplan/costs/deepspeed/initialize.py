@@ -266,9 +266,15 @@ def on_host(job: Job) -> list[Line]:
 
 
 def _cast(job: Job, tracker: AllocationTracker) -> None:
-    strategy = job.strategy
-    tracker.allocate(transient.model_as_built, strategy.built_dtype, job.model.parameters)
+    """Tensor by tensor; packed bits in whole numbers stay as they are (runtime/engine.py: module.half())."""
+    strategy, whole = job.strategy, 0
+    for tensor in job.model.packed:
+        if tensor.dtype:
+            tracker.allocate(transient.model_as_built, tensor.dtype, tensor.elements)
+            whole += tensor.elements
+    tracker.allocate(transient.model_as_built, strategy.built_dtype, job.model.parameters - whole)
     if strategy.is_cast:
-        for size in tensor_sizes(job):
-            tracker.allocate(transient.model_as_built, strategy.dtype, size)
-            tracker.free(transient.model_as_built, strategy.built_dtype, size)
+        for tensor in job.model.tensors:
+            if not tensor.dtype:
+                tracker.allocate(transient.model_as_built, strategy.dtype, tensor.elements)
+                tracker.free(transient.model_as_built, strategy.built_dtype, tensor.elements)
