@@ -133,6 +133,7 @@ class Magnitude(Module):
 
     transformers_class = "peft.tuners.lora.dora.DoraLinearLayer"
     forward_order = ("lora_A", "lora_B", "weight", "lora_A", "lora_B")
+    detached_calls = 2
     saves_last = True
 
     down: Linear

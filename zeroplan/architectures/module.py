@@ -97,6 +97,9 @@ class Module:
     saves_views: ClassVar[bool] = False
     """Backward needs its weights through views (a transpose, a slice), which keep gathered storage alive after
     DeepSpeed has released the parameter."""
+    detached_calls: ClassVar[int] = 0
+    """How many modules of `forward_order`, from the first, run only for a result that is detached: in backward nothing
+    of those calls runs."""
     calls_linear: ClassVar[bool] = False
     """Its product is torch.nn.functional.linear, which DeepSpeed replaces at stage 3."""
 

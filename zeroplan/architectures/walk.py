@@ -71,6 +71,7 @@ class Walk:
         self.saved = self.now()  # the last tensor, so far
         self.uses: list[int] = []
         self.biased: list[int] = []  # where in `uses` a weight and its bias meet the linear function
+        self.detached = False  # what runs now has no backward
         self.number(root)
         self.run("", root, True)
 
@@ -158,12 +159,12 @@ class Walk:
         tensors = self.below(module) if leaf else self.own(module)
         there = self.own(module, parametrized=True) if module.parametrized and not leaf else tensors
         self.steps.add(ModuleHook(True, place, there, False))
-        if module.takes_gradient and self.flow.exits(module):
+        if module.takes_gradient and self.flow.exits(module) and not self.detached:
             self.undo.add(ModuleHook(False, place, tensors, True))
         self.forward(path, module, not leaf)
         self.steps.add(ModuleHook(False, place, there, False))
         fetches = self.fetches_as_leaf(module) if leaf else module.backward_fetches
-        fetches *= self.flow.enters(module)
+        fetches *= self.flow.enters(module) and not self.detached
         self.undo.add(*[ModuleHook(True, place, tensors, True)] * fetches)
 
     def fetches_as_leaf(self, module: Module) -> int:
@@ -173,12 +174,13 @@ class Walk:
     def forward(self, path: str, module: Module, hooked: bool) -> None:
         parameters, children = module.parameters, module.children
         start = self.now() if isinstance(module, GradientCheckpointingLayer) else None
-        if module.calls_linear and len(parameters) == 2:
+        if module.calls_linear and len(parameters) == 2 and not self.detached:
             self.biased.append(len(self.uses))
-        order = self.order(module)
-        for name in order:
+        detached = self.detached
+        for at, name in enumerate(self.order(module)):
+            self.detached = detached or at < module.detached_calls
             if name in parameters:
-                self.uses.append(self.index[id(parameters[name])])
+                self.uses += [] if self.detached else [self.index[id(parameters[name])]]
             elif self.fuses_loss and name == module.fuses:
                 self.uses += self.own(children[name])
             elif name in children:
@@ -187,6 +189,7 @@ class Walk:
                 self.saved = self.now() if self.flow.enters(module) else self.saved
             elif name in module.elsewhere:
                 self.run(self.paths[id(module.elsewhere[name])], module.elsewhere[name], hooked)
+        self.detached = detached
         if module.saves_last and self.flow.enters(module):
             self.saved = self.now()
         if start and self.flow.enters(module):  # one that needs no gradient does not run again
