@@ -180,7 +180,10 @@ def expected(options: dict[str, str], strategy: dict[str, Any], folder: Path) ->
         "accumulation": strategy["grad_accum"], "micro_batch": strategy["micro_batch"],
         "clipping": strategy["gradient_clipping"], "dtype": [DTYPES[strategy["precision"]]],
         "attention": strategy["attention"], "keeps_products": products, "ranks": int(options["gpus"]),
-        "built_partitioned": strategy["stage"] == 3 and "quantize" not in options, "saved": Kept(kept["full" if products else strategy["checkpointing"]], kept["none"]),
+        "built_partitioned": strategy["stage"] == 3 and "quantize" not in options,
+        # DeepSpeed's own function keeps a layer's input where torch's hooks do not see it
+        **({} if strategy["checkpointing"] == "deepspeed" else
+           {"saved": Kept(kept["full" if products else strategy["checkpointing"]], kept["none"])}),
         **({"reduce_bucket_size": strategy["reduce_bucket_size"]} if strategy["stage"] else {}),
     }  # fmt: skip
 

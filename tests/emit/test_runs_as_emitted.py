@@ -38,6 +38,9 @@ PLANS = {
         "model": "llama-3.2-1b", "for": "deepspeed", "stage": "2", "checkpointing": "full-reentrant", "lora": "4",
         "lora-targets": "q_proj,v_proj",
     },
+    "DeepSpeed, stage 2, adapters, DeepSpeed's own checkpointing": {
+        "model": "llama-3.2-1b", "for": "deepspeed", "stage": "2", "checkpointing": "deepspeed", "lora": "4",
+    },
     "Accelerate, stage 3, adapters, no checkpointing": {
         "model": "qwen3-0.6b", "for": "accelerate", "stage": "3", "checkpointing": "none", "lora": "8",
     },

@@ -223,7 +223,7 @@ def train_script(job: Job, target: str) -> str:
     """The text of train.py."""
     strategy, by_config = job.strategy, bool(OPTIMIZERS[job.strategy.optimizer].config_type)
     auto = "AutoModelForMaskedLM" if _is_encoder(job) else "AutoModelForCausalLM"
-    lines = [*_adapting(job, target), *_freezing(job), *_calls(strategy, target)]
+    lines = [*_adapting(job, target), *_freezing(job), *_asking_for_gradients(job), *_calls(strategy, target)]
     made, more = OWN_OPTIMIZERS.get(strategy.optimizer, ("", "")), []
     if target != "hf" and not by_config:
         more.append(made[0])
@@ -304,20 +304,24 @@ def _adapting(job: Job, target: str) -> list[str]:
 
 
 def _freezing(job: Job) -> list[str]:
-    """Parameters that do not train; with checkpointing the words' embeddings ask for a gradient in any case, as without
-    one a checkpointed layer has nothing to run backward to.
-    """
+    """Parameters that do not train."""
     model = job.model
     if not model.freeze:
         return []
     named = "any(fnmatchcase(name, pattern) for pattern in {})"
     trains = [named.format(list(model.train))] if model.train else []
     trains += [f"not {named.format(list(model.freeze))}"] if model.freeze != ("*",) else []
-    lines = [
+    return [
         "for name, parameter in model.named_parameters():",
         f"    parameter.requires_grad_({' or '.join(trains)})",
     ]
-    return [*lines, "model.enable_input_require_grads()"] if job.strategy.recomputing.every else lines
+
+
+def _asking_for_gradients(job: Job) -> list[str]:
+    """With checkpointing the words' embeddings ask for a gradient where they do not train: without one a checkpointed
+    layer has nothing to run backward to.
+    """
+    return ["model.enable_input_require_grads()"] if job.model.frozen and job.strategy.recomputing.every else []
 
 
 def _calls(strategy: Strategy, target: str) -> list[str]:

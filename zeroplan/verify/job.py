@@ -58,6 +58,8 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
 
         checkpointing.configure(None, deepspeed_config=resolved(case))
         model._set_gradient_checkpointing(gradient_checkpointing_func=checkpointing.checkpoint)
+        if not all(parameter.requires_grad for parameter in model.parameters()):
+            model.enable_input_require_grads()  # activation_checkpointing_enable calls it itself
     elif recomputes.attention:
         checkpoint_attention()
     elif recomputes.every:
