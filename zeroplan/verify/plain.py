@@ -26,6 +26,9 @@ def activations(case: dict[str, Any], setting: Any) -> dict[str, int]:
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.register_post_accumulate_grad_hook(drop)
+    if case.get("quantization"):  # bitsandbytes' first forward casts biases for good
+        with torch.no_grad(), setting.autocast():
+            model(**batch)
     gc.collect()
     gc.disable()
     base = storages.totals[GPU]
