@@ -159,7 +159,8 @@ class Magnitude(Module):
         scale = view(div(run.parameter(self.weight), weight_norm), (1, -1))
         lora_result = self.up(run, self.down(run, x))
         if base_result is None:
-            base_result = linear(x, transpose(weight, 0, 1) if self.turned else weight)
+            # peft turns a weight into a new parameter, and those ask for a gradient (tuners/lora/dora.py: transpose)
+            base_result = linear(x, graph.requires_grad(transpose(weight, 0, 1)) if self.turned else weight)
         elif len(self.borrowed) > 1:
             base_result = sub(base_result, run.parameter(self.borrowed[1]))
         return add(mul(add_scalar(scale), base_result), mul_scalar(mul(scale, lora_result)))
