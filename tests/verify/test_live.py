@@ -12,6 +12,7 @@ import os
 
 import pytest
 
+from tests.references.make_adapter_runs import drawn
 from tests.verify.recorded import RUNS, job_of, label
 from zeroplan.costs.ledger import ledger
 from zeroplan.errors import ZeroplanError
@@ -27,11 +28,15 @@ if importlib.metadata.version("deepspeed") != "0.19.8":
     pytest.skip("another DeepSpeed than 0.19.8", allow_module_level=True)
 
 LIVE = 12
+ADAPTERS = [run for run in RUNS if run["of"] == "adapters"]
 RUNNABLE = [
     run for run in RUNS
-    if run["of"] != "plans" and "kernels" not in run["case"] and run["case"]["attention"] in ("eager", "sdpa")
+    if run["of"] not in ("plans", "adapter_plans") and "adapter" not in run["case"]
+    and "kernels" not in run["case"] and run["case"]["attention"] in ("eager", "sdpa")
 ]  # verify itself runs neither Liger nor flash-attn; plans have test_live_plans.py
 EVERY = len(RUNNABLE) // LIVE
+PEFT = all(importlib.util.find_spec(name) for name in ("peft", "bitsandbytes"))
+WITH_PEFT = pytest.mark.skipif(not PEFT, reason="peft and bitsandbytes are not installed")
 FRESH = int(os.environ.get("ZEROPLAN_DRAWS", "0"))
 FIRST = int(os.environ.get("ZEROPLAN_SEED", "10000"))
 
@@ -58,6 +63,19 @@ def differing(case):
 @pytest.mark.parametrize("run", RUNNABLE[::EVERY], ids=label)
 def test_recorded_runs_again(run):
     assert differing(run["case"]) == []
+
+
+@WITH_PEFT
+@pytest.mark.parametrize("run", ADAPTERS[:: len(ADAPTERS) // LIVE][:LIVE], ids=label)
+def test_recorded_adapters_again(run):
+    assert differing(run["case"]) == []
+
+
+@WITH_PEFT
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + FRESH))
+def test_fresh_draws_of_adapters(seed):
+    [case] = drawn(1, seed, 0.3)
+    assert differing(case) == []
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + FRESH))

@@ -18,6 +18,7 @@ from zeroplan.costs.deepspeed.partitions import sub_group_members
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import states
 from zeroplan.ledger import DTYPE_BYTES, Line, line
+from zeroplan.specs.adapter import is_added
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.quantization import BLOCK, INT8, OUTER_BLOCK
@@ -131,18 +132,18 @@ def numbers(job: Job, dtypes: dict[str, int]) -> list[Line]:
 
 
 def built_states(job: Job) -> list[Line]:
-    """Torch's Adagrad makes sums of squares as it is built, for the model's own parameters; ZeRO never frees them."""
-    strategy = job.strategy
+    """Torch's Adagrad makes sums of squares as it is built, for the model's own parameters; ZeRO never frees them.
+
+    Parameters that zero.Init has partitioned are empty then, and what peft adds to them is whole.
+    """
+    strategy, psi = job.strategy, job.model.trainable_parameters
     wrapped = strategy.stage > 0 or strategy.element_bytes == 2
-    empty = strategy.stage == 3 and strategy.builds_partitioned
-    if strategy.optimizer != "adagrad" or strategy.offload_optimizer or empty or not wrapped:
+    if strategy.stage == 3 and strategy.builds_partitioned:
+        tensors = job.model.tensors if job.model.adapter else ()
+        psi = sum(tensor.elements for tensor in tensors if tensor.trainable and is_added(tensor.name))
+    if strategy.optimizer != "adagrad" or strategy.offload_optimizer or not (psi and wrapped):
         return []
-    return [
-        line(
-            "optimizer states", states.built_states, strategy.dtype, psi=job.model.trainable_parameters,
-            w=strategy.element_bytes,
-        )
-    ]
+    return [line("optimizer states", states.built_states, strategy.dtype, psi=psi, w=strategy.element_bytes)]
 
 
 def master_name(job: Job) -> str:
