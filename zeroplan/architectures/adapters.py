@@ -73,12 +73,12 @@ def with_adapter(model: Model, adapter: Adapter) -> Model:
 
 
 def _conflict(adapter: Adapter) -> str:
-    """Fields that peft refuses together (tuners/lora/config.py:LoraConfig.__post_init__), and what to do; or nothing."""
+    """Fields that peft refuses together (tuners/lora/config.py:LoraConfig.__post_init__) and what to do, or nothing."""
     layers = [name for name in ("layers_to_transform", "layers_pattern") if getattr(adapter, name)]
     if layers and isinstance(adapter.target_modules, str):
         return (
-            f"{layers[0]} with target_modules {shown(adapter.target_modules)}: peft takes it with a list of names only; "
-            'write target_modules ["q_proj", "v_proj"]'
+            f"{layers[0]} with target_modules {shown(adapter.target_modules)}: peft takes it with a list of names "
+            'only; write target_modules ["q_proj", "v_proj"]'
         )
     if layers == ["layers_pattern"]:
         return "layers_pattern without layers_to_transform: peft refuses that; write layers_to_transform [0, 1] too"

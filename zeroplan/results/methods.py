@@ -19,6 +19,7 @@ from zeroplan.request.values import AUTO, names
 from zeroplan.results.planning import planned, read_plan
 from zeroplan.results.recommend import Recommendation
 from zeroplan.sizing import Lack, lack
+from zeroplan.specs.quantization import INT8
 from zeroplan.specs.scope import Scope
 from zeroplan.specs.target import Script
 
@@ -127,7 +128,8 @@ def stated_for(method: str, stated: Mapping[str, Any]) -> dict[str, Any]:
     if method == LORA:
         return others | adapters
     bits = {name: stated[name] for name in BITS if stated.get(name) is not None}
-    return others | adapters | ({"quantize": "nf4", "double_quant": True} | bits)
+    usual = {} if bits.get("quantize") == INT8 else {"quantize": "nf4", "double_quant": True}
+    return others | adapters | usual | bits
 
 
 def side_by_side(stated: Mapping[str, Any], methods: Sequence[str], goal: Goal, script: Script) -> Methods:
