@@ -233,8 +233,8 @@ def test_adapters_named_twice_or_nowhere_are_refused(zeroplan, adapter, tmp_path
     refuses(zeroplan("estimate", "--adapter", path, "--gpus", "8"), r"no model: write")
 
 
-CARD = ("--gpu", "rtx-4090", "--gpus", "1", "--stage", "0", "--checkpointing", "full", "--micro-batch", "1",
-        "--global-batch", "8")  # fmt: skip
+CARD = ("--gpu", "rtx-4090", "--gpus", "1", "--stage", "0", "--checkpointing", "full", "--attention", "sdpa",
+        "--micro-batch", "1", "--global-batch", "8")  # fmt: skip
 METHODS = ("recommend", "--model", "llama-3.1-8b", *CARD, "--method", "full,lora,qlora")
 
 
