@@ -262,6 +262,9 @@ def test_methods_side_by_side(zeroplan, monkeypatch):
     (("--method", "full,lora", "--freeze", "*norm*"), r"--method and --freeze both say what trains"),
     (("--method", "lora,qlora", "--quantize", "int8", "--stage", "3"), r"int8 at stage 3 is not planned"),
     (("--method", "qlora", "--quantize", "int8", "--double-quant", "yes"), r"leave them out with int8"),
+    (("--method", "full,lora", "--why", "zero-3"), r"--method compares plans; leave --why out"),
+    (("--method", "full,lora", "--max-params"), r"--method compares plans; leave --max-params out"),
+    (("--method", "full,lora", "--objective", "pareto"), r"leave out --objective pareto, or name one method"),
 ])  # fmt: skip
 def test_methods_that_cannot_be_are_refused(zeroplan, words, said):
     refuses(zeroplan("recommend", "--model", "llama-3.1-8b", *CARD, *words), said)
@@ -272,3 +275,27 @@ def test_a_method_in_8_bit(zeroplan):
     ran = zeroplan("recommend", "--model", "llama-3.1-8b", *CARD, "--method", "qlora", "--quantize", "int8", "--json")
     assert ran.code == 0, ran.err
     assert "int8" in ran.json["scope"]["trains"]
+
+
+def test_all_methods_are_of_the_model_that_the_adapter_file_names(zeroplan, adapter):
+    path = adapter(base_model_name_or_path="meta-llama/Llama-3.2-1B")
+    ran = zeroplan("recommend", "--adapter", path, *CARD, "--method", "full,lora", "--json")
+    assert ran.json["scope"]["model"].startswith("llama-3.2-1b")
+    # 1,235,814,400 weights: 16 bytes of each are 18.4 GiB, and DeepSpeed's fp32 gradients at stage 0 4.6 GiB more
+    assert ran.json["methods"][0]["lack"]["bytes"] < 16e9
+
+
+@pytest.mark.parametrize("method", ["full", "lora", "full,lora"])
+def test_a_training_file_that_says_what_trains_leaves_no_method(zeroplan, tmp_path, method):
+    path = tmp_path / "train.yaml"
+    path.write_text("model_name_or_path: llama-3.2-1b\nstage: sft\nfinetuning_type: lora\nlora_rank: 8\nbf16: true\n")
+    ran = zeroplan("recommend", "--config", str(path), "--gpu", "rtx-4090", "--gpus", "1", "--method", method)
+    refuses(ran, r"--method and finetuning_type lora of .*train.yaml both say what trains")
+
+
+def test_the_largest_model_of_a_method(zeroplan):
+    """16 bytes of each weight train, 2 lie frozen: adapters take a model several times as large."""
+    words = ("recommend", "--max-params", "--gpus", "1", "--gpu-mem", "24", "--stage", "0", "--checkpointing", "full",
+             "--micro-batch", "1", "--seq", "512", "--json")  # fmt: skip
+    whole, part = (zeroplan(*words, "--method", method).json["largest"]["without offload"] for method in ("full", "lora"))
+    assert part["parameters"] > 4 * whole["parameters"]
