@@ -297,5 +297,8 @@ def test_the_largest_model_of_a_method(zeroplan):
     """16 bytes of each weight train, 2 lie frozen: adapters take a model several times as large."""
     words = ("recommend", "--max-params", "--gpus", "1", "--gpu-mem", "24", "--stage", "0", "--checkpointing", "full",
              "--micro-batch", "1", "--seq", "512", "--json")  # fmt: skip
-    whole, part = (zeroplan(*words, "--method", method).json["largest"]["without offload"] for method in ("full", "lora"))
-    assert part["parameters"] > 4 * whole["parameters"]
+    whole, part = (zeroplan(*words, "--method", method).json for method in ("full", "lora"))
+    found = part["largest"]["without offload"]["parameters"]
+    assert found > 4 * whole["largest"]["without offload"]["parameters"]
+    beside = re.search(r"beside ([\d.]+)B frozen", part["scope"]["trains"])
+    assert float(beside[1]) == pytest.approx(found / 1e9, rel=0.01)
