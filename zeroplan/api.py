@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 from zeroplan.errors import ContradictionError, QuantityError, shown
 from zeroplan.request.options import Number, Options, Path, Words, stated
 from zeroplan.request.values import switch
-from zeroplan.specs.target import HF, read_script
+from zeroplan.specs.target import HF, Script, read_script
 
 if TYPE_CHECKING:  # a call imports its own
     from zeroplan.results.diff import Diff
@@ -73,7 +73,8 @@ def estimate(
 
 @overload
 def recommend(
-    *, max_params: Literal[True], target: str = HF, allow: str | None = None, **options: Unpack[Words]
+    *, max_params: Literal[True], method: str | Sequence[str] = (), target: str = HF, allow: str | None = None,
+    **options: Unpack[Words],
 ) -> LargestModels: ...  # fmt: skip
 @overload
 def recommend(
@@ -131,7 +132,7 @@ def recommend(
     goal = Goal(**_given(tokens=tokens, deadline=deadline, price=price, objective=objective, apart=apart))
     of_job, script = stated(options), read_script(target, allow)
     if method:
-        of_job, methods = _methods(of_job, method)
+        of_job, methods = _methods(of_job, method, script, largest=switch("max_params", max_params))
         if len(methods) > 1:
             from zeroplan.results.methods import side_by_side
 
@@ -151,11 +152,15 @@ def recommend(
     return result
 
 
-def _methods(of_job: dict[str, Any], method: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _methods(
+    of_job: dict[str, Any], method: Any, script: Script, *, largest: bool
+) -> tuple[dict[str, Any], tuple[str, ...]]:  # fmt: skip
     """The options, and the ways to train; of one alone its own options."""
-    from zeroplan.results.methods import read_methods, stated_for
+    from zeroplan.results.methods import check_stated, read_methods, stated_for, with_base
 
     methods = read_methods(method)
+    check_stated(of_job, script)
+    of_job = of_job if largest else with_base(of_job)
     return (stated_for(methods[0], of_job) if len(methods) == 1 else of_job), methods
 
 

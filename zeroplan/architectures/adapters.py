@@ -54,6 +54,9 @@ def with_adapter(model: Model, adapter: Adapter) -> Model:
     """
     profile = model.profile
     assert isinstance(profile, TracedProfile)
+    if conflict := _conflict(adapter):
+        raise ContradictionError(f"{model.name}: {conflict}")
+
     def build(config: Config) -> Module:
         return adapted(profile.build(config), adapter, profile.model_type, model.name)
 
@@ -67,6 +70,21 @@ def with_adapter(model: Model, adapter: Adapter) -> Model:
             trains[at] = trains[at] or (last == "bias" and path in wrapped)
     tensors = tuple([t._replace(trainable=train) for t, train in zip(fields["tensors"], trains, strict=True)])
     return model._replace(**fields, adapter=adapter)._replace(tensors=tensors)
+
+
+def _conflict(adapter: Adapter) -> str:
+    """Fields that peft refuses together (tuners/lora/config.py:LoraConfig.__post_init__) and what to do, or nothing."""
+    layers = [name for name in ("layers_to_transform", "layers_pattern") if getattr(adapter, name)]
+    if layers and isinstance(adapter.target_modules, str):
+        return (
+            f"{layers[0]} with target_modules {shown(adapter.target_modules)}: peft takes it with a list of names "
+            'only; write target_modules ["q_proj", "v_proj"]'
+        )
+    if layers == ["layers_pattern"]:
+        return "layers_pattern without layers_to_transform: peft refuses that; write layers_to_transform [0, 1] too"
+    if adapter.use_dora and adapter.lora_bias:
+        return "use_dora with lora_bias: peft refuses that; leave one of them out"
+    return ""
 
 
 def unmatched(model: Model, adapter: Adapter) -> list[str]:

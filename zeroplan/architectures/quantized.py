@@ -101,9 +101,14 @@ def _quantized(root: Module, modules: dict[str, Module], quantization: Quantizat
     for module in modules.values():
         for parameter in module.parameters.values():
             uses[id(parameter)] = uses.get(id(parameter), 0) + 1
-    kept = [path for path, module in modules.items() if any(uses[id(p)] > 1 for p in module.parameters.values())]
-    kept += [named[-1][0].removesuffix(".weight"), *(path for path in OUTPUTS if path in modules)]
-    skipped = quantization.skipped or tuple(kept)
+    tied = [
+        f"{path}.{name}"
+        for path, module in modules.items()
+        for name, parameter in module.parameters.items()
+        if uses[id(parameter)] > 1
+    ]
+    kept = [name.removesuffix(".weight") for name in (*tied, named[-1][0])]
+    skipped = quantization.skipped or (*kept, *(path for path in OUTPUTS if path in modules))
     for path, module in modules.items():
         plain = module.transformers_class in (Linear.transformers_class, Conv1D.transformers_class)
         if isinstance(module, Linear | Conv1D) and plain and not any(_matches(path, each) for each in skipped):

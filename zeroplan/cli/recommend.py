@@ -19,14 +19,18 @@ def run(
     goal: Mapping[str, Any], allow: str | None, method: str | None = None,
 ) -> int:  # fmt: skip
     """0 with a plan, 1 when nothing fits, or nothing in time, or a plan is tight and not accepted."""
-    accept = options.get("accept")
+    accept, several = options.get("accept"), method is not None and "," in method
+    if several and (max_params or alternatives):
+        other = "--max-params" if max_params else "--why"
+        raise ContradictionError(f"--method compares plans; leave {other} out, or name one method")
     if max_params:
         _check_largest(output, alternatives, goal)
         with watched("recommend --max-params"):
-            largest = api.recommend(**options, max_params=True, target=output.target, allow=allow)
+            largest = api.recommend(
+                **options, max_params=True, method=method or (), target=output.target, allow=allow
+            )
         return show(largest, view, accept=accept)
     _check_output(output, alternatives, goal, json=view.json)
-    several = method is not None and "," in method
     if several and (output.file is not None or output.folder is not None):
         raise ContradictionError("-o and --dir write one plan and --method compares several; name one method")
     with watched("recommend"):

@@ -96,7 +96,7 @@ class Options(ForScript):
         values.text, MODEL, "FILE", "Adapters as peft has them. Its adapter_config.json, or the folder with it."
     )
     quantize: Quantize | None = option(
-        values.choice(Quantize), MODEL, "nf4|fp4|int8", "Frozen weights of linear layers lie in 4 or 8 bit (QLoRA)."
+        values.bits(Quantize), MODEL, "nf4|fp4|int8", "Frozen weights of linear layers lie in 4 or 8 bit (QLoRA)."
     )
     double_quant: bool | None = option(
         values.switch, MODEL, "yes|no", "Scales of 4-bit weights are quantized again (no)."

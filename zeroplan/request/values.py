@@ -225,10 +225,23 @@ def _chosen(name: str, value: Any, choices: Sequence[str]) -> str:
     raise _no_choice(name, typed, choices)
 
 
-def _no_choice(name: str, typed: str, choices: Sequence[str]) -> QuantityError:
+def bits(kind: Any) -> Reader:
+    """How weights are quantized: of what names 4 bits nf4 is meant, which QLoRA takes."""
+
+    def read(name: str, value: Any) -> str:
+        choices = get_args(kind)
+        typed = as_options_have_it(name, written(name, value))
+        if "4" in typed and typed.lower() not in choices:
+            raise _no_choice(name, typed, choices, meant="nf4")
+        return _chosen(name, value, choices)
+
+    return read
+
+
+def _no_choice(name: str, typed: str, choices: Sequence[str], meant: str = "") -> QuantityError:
     return QuantityError(
         f"{flag(name)}: found {shown(typed)}, expected {', '.join(choices)}; write {flag(name)} "
-        f"{nearest(typed, choices)}"
+        f"{meant or nearest(typed, choices)}"
     )
 
 

@@ -24,7 +24,7 @@ from zeroplan.results.result import Result
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
-from zeroplan.specs.scope import Scope
+from zeroplan.specs.scope import Scope, scope
 from zeroplan.specs.target import Script
 from zeroplan.units import count
 
@@ -102,8 +102,9 @@ def largest_models(stated: Mapping[str, Any], script: Script) -> LargestModels:
         before = max((one.parameters for one in sizes.values() if one), default=0)
         sizes[name] = _largest(options, request, nvme, fixed, before)
     notes = [] if request.cluster.host_memory or _offload_stated(request) else [NO_HOST]
-    scope = request.scope._replace(model="a llama-shaped model")
-    return LargestModels(sizes, request.cluster, notes, _assumed(request), scope, request.headroom)
+    models = [one.candidate.job.model for one in sizes.values() if one] or [request.model]
+    of_them = scope(models, request.workload.seq, request.unplanned)._replace(model="a llama-shaped model")
+    return LargestModels(sizes, request.cluster, notes, _assumed(request), of_them, request.headroom)
 
 
 def _rows(request: Request) -> dict[str, tuple[int | None, dict[str, Any]]]:

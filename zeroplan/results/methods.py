@@ -19,6 +19,8 @@ from zeroplan.request.values import AUTO, names
 from zeroplan.results.planning import planned, read_plan
 from zeroplan.results.recommend import Recommendation
 from zeroplan.sizing import Lack, lack
+from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
+from zeroplan.specs.quantization import INT8
 from zeroplan.specs.scope import Scope
 from zeroplan.specs.target import Script
 
@@ -116,6 +118,30 @@ def read_methods(value: Any) -> tuple[str, ...]:
     return named
 
 
+def check_stated(stated: Mapping[str, Any], script: Script) -> None:
+    """Raises `ContradictionError` where a training file says what trains: --method would say it too."""
+    options = Options(script, config=stated.get("config"))
+    if options.config is None:
+        return
+    from zeroplan.check.config_file import read_config_file
+
+    file = read_config_file(options.config).file
+    if file is not None and file.stated.trains:
+        raise ContradictionError(
+            f"--method and {file.stated.trains} of {file.place} both say what trains; leave --method out, or that key"
+        )
+
+
+def with_base(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the model that an adapter's file names: of it the methods without that file are planned too."""
+    if stated.get("adapter") is None or any(stated.get(name) is not None for name in ("model", "params")):
+        return dict(stated)
+    from zeroplan.catalog.adapters import base_of
+
+    base = base_of(str(stated["adapter"]))
+    return {**stated, **({"model": base} if base else {})}
+
+
 def stated_for(method: str, stated: Mapping[str, Any]) -> dict[str, Any]:
     """The options of one method: what they say of adapters and bits holds where it trains them."""
     others = {name: value for name, value in stated.items() if name not in TRAINED}
@@ -127,7 +153,8 @@ def stated_for(method: str, stated: Mapping[str, Any]) -> dict[str, Any]:
     if method == LORA:
         return others | adapters
     bits = {name: stated[name] for name in BITS if stated.get(name) is not None}
-    return others | adapters | ({"quantize": "nf4", "double_quant": True} | bits)
+    usual = {} if bits.get("quantize") == INT8 else {"quantize": "nf4", "double_quant": True}
+    return others | adapters | usual | bits
 
 
 def side_by_side(stated: Mapping[str, Any], methods: Sequence[str], goal: Goal, script: Script) -> Methods:
@@ -137,6 +164,10 @@ def side_by_side(stated: Mapping[str, Any], methods: Sequence[str], goal: Goal, 
     for name in ("freeze", "train"):
         if stated.get(name) is not None:
             raise ContradictionError(f"--method and --{name} both say what trains; keep one")
+    if goal.objective not in (FASTEST, LEAST_MEMORY):
+        raise ContradictionError(
+            f"--method compares one plan of each; leave out --objective {goal.objective}, or name one method"
+        )
     each = {method: Options(script, **stated_for(method, stated)) for method in methods}
     for options in each.values():  # what one of them cannot be is said before any is planned
         read_plan(options)

@@ -1,0 +1,304 @@
+"""LoRA and QLoRA as typed: bytes by arithmetic from config.json, peft's adapter_config.json, refusals, and methods side
+by side.
+
+Llama-3.1-8B: 32 layers of 4,096, keys and values of 1,024, a feed-forward of 14,336, a vocabulary of 128,256.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import jsonschema
+import pytest
+
+PARAMETERS = 8_030_261_248
+LAYERS, HIDDEN, KEYS, INNER, VOCABULARY = 32, 4096, 1024, 14336, 128256
+SIZES = {
+    "q_proj": (HIDDEN, HIDDEN), "k_proj": (HIDDEN, KEYS), "v_proj": (HIDDEN, KEYS), "o_proj": (HIDDEN, HIDDEN),
+    "gate_proj": (HIDDEN, INNER), "up_proj": (HIDDEN, INNER), "down_proj": (INNER, HIDDEN),
+}  # fmt: skip
+LINEAR = LAYERS * sum(inputs * outputs for inputs, outputs in SIZES.values())
+REST = PARAMETERS - LINEAR
+"""Embedding, head and norms."""
+LLAMA = ("--model", "llama-3.1-8b", "--gpus", "8")
+STAGE_2 = ("estimate", *LLAMA, "--stage", "2")
+
+
+def adapters(rank, *names, layers=LAYERS):
+    """Of a weight [out, in] peft trains [r, in] and [out, r]."""
+    return layers * rank * sum(sum(SIZES[name]) for name in names or SIZES)
+
+
+def lines(ran, phase="resident"):
+    """Bytes of each name, one dtype or several."""
+    assert ran.code == 0, ran.err
+    found: dict[str, int] = {}
+    for line in ran.json["memory"]["gpu"]["lines"]:
+        if phase in line["phases"]:
+            found[line["name"]] = found.get(line["name"], 0) + line["bytes"]
+    return found
+
+
+def test_adapters_train_and_the_weights_are_whole_at_stage_2(zeroplan):
+    ran = zeroplan(*STAGE_2, "--lora", "16", "--json")
+    held, trained = lines(ran), 41_943_040
+    assert adapters(16) == trained == 32 * 16 * (2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 14336))
+    assert held["parameters"] == 2 * trained
+    assert held["frozen parameters"] == 2 * PARAMETERS
+    assert held["fp32 master copy"] == 4 * trained // 8
+    assert held["optimizer states"] == 8 * trained // 8
+    step = lines(ran, "step")
+    assert step["flattened gradients"] == 2 * trained // 8
+    assert step["fp32 gradients"] == 4 * trained // 8
+    scope = ran.json["scope"]
+    assert scope["trains"] == "LoRA adapters (r 16, all linear layers: 41.9M beside 8.03B frozen)"
+    assert scope["line"].startswith(f"Scope: training of {scope['trains']} of llama-3.1-8b")
+
+
+@pytest.mark.parametrize("typed", ["q_proj, v_proj", "self_attn.q_proj,self_attn.v_proj"])
+def test_the_layers_named_get_adapters(zeroplan, typed):
+    """r 8 on q_proj and v_proj: peft prints `trainable params: 3,407,872` for models of this shape."""
+    ran = zeroplan(*STAGE_2, "--lora", "8", "--lora-targets", typed, "--json")
+    assert adapters(8, "q_proj", "v_proj") == 3_407_872
+    assert lines(ran)["parameters"] == 2 * 3_407_872
+    assert "all linear layers" not in ran.json["scope"]["trains"]
+
+
+def test_an_inferred_model_takes_adapters(zeroplan):
+    """7B: 32 layers of 4,096, keys as wide, a vocabulary of 32,000 and a feed-forward of what is left (LLaMA-7B's shape)."""
+    inner = (7 * 10**9 - 2 * 32000 * 4096 - 32 * (4 * 4096**2 + 2 * 4096) - 4096) // (3 * 4096 * 32)
+    held = lines(zeroplan("estimate", "--params", "7B", "--gpus", "8", "--stage", "2", "--lora", "16", "--json"))
+    assert held["parameters"] == pytest.approx(2 * 32 * 16 * (4 * 2 * 4096 + 3 * (4096 + inner)), abs=64)
+    assert held["frozen parameters"] == pytest.approx(14e9, rel=1e-3)
+
+
+@pytest.mark.parametrize(("typed", "packed", "states"), [
+    # half a byte a weight; a scale of 4 bytes for 64 weights and a table of 16 such values for each of 7·32 weights
+    (("nf4",), LINEAR // 2, 436_207_616 + 64 * 224),
+    (("fp4", "--quant-storage", "uint8"), 3_489_660_928, 436_221_952),
+    # a byte for 64 weights, 4 bytes for 256 of these; tables of 16 and 256 values, and an offset
+    (("nf4", "--double-quant", "yes"), LINEAR // 2, LINEAR // 64 + 4 * LINEAR // (64 * 256) + 224 * 4 * (16 + 256 + 1)),
+    # a byte a weight, and 4 for each row
+    (("int8",), LINEAR, 4 * LAYERS * sum(outputs for _inputs, outputs in SIZES.values())),
+], ids=str)  # fmt: skip
+def test_linear_layers_are_packed_and_head_and_embedding_are_not(zeroplan, typed, packed, states):
+    """Scales take 0.5 bits of a weight, 0.127 where they are quantized again (QLoRA, arXiv:2305.14314, section 3)."""
+    ran = zeroplan(*STAGE_2, "--lora", "16", "--quantize", *typed, "--json")
+    held = lines(ran)
+    assert LINEAR == 6_979_321_856
+    assert held["frozen parameters"] == packed + 2 * REST
+    assert held["quantization states"] == states
+    assert held["parameters"] == 2 * adapters(16)
+    assert re.search("4 bit|8 bit|nf4|fp4|int8", ran.json["scope"]["trains"])
+
+
+def test_states_of_packed_weights_stay_whole_at_stage_3(zeroplan):
+    """They are no parameters, and DeepSpeed partitions these alone."""
+    held = lines(zeroplan("estimate", *LLAMA, "--stage", "3", "--lora", "16", "--quantize", "nf4", "--json"))
+    assert held["quantization states"] == 4 * LINEAR // 64 + 64 * 224
+
+
+@pytest.fixture
+def adapter(tmp_path):
+    """A folder as save_pretrained writes it."""
+
+    def write(**fields):
+        content = {"peft_type": "LORA", "r": 8, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM", **fields}
+        (tmp_path / "adapter_config.json").write_text(json.dumps(content))
+        return str(tmp_path)
+
+    return write
+
+
+SMALL = {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 12,
+    "num_attention_heads": 4, "num_key_value_heads": 1, "intermediate_size": 176, "vocab_size": 512,
+    "max_position_embeddings": 128, "tie_word_embeddings": False,
+}  # fmt: skip
+Q, V = 64 + 64, 64 + 16
+"""Of rank 1 on one layer of it."""
+OTHERS = (64 + 16) + (64 + 64) + 3 * (64 + 176)
+"""Keys, output and the feed-forward's three."""
+WEIGHTS = 12 * (2 * 64 * 64 + 2 * 64 * 16 + 3 * 64 * 176 + 2 * 64) + 64 + 2 * 512 * 64
+COUNTS = [
+    ({"r": 64}, 12 * 64 * (Q + V)),
+    ({"target_modules": "all-linear"}, 12 * 8 * (Q + V + OTHERS)),
+    ({"target_modules": r".*layers\.(0|11)\..*\.(q|v)_proj"}, 2 * 8 * (Q + V)),
+    ({"modules_to_save": ["lm_head"]}, 12 * 8 * (Q + V) + 512 * 64),
+    ({"modules_to_save": ["norm"]}, 12 * 8 * (Q + V) + 25 * 64),  # every name that ends so: two of each layer, the last
+    ({"rank_pattern": {"q_proj": 16}}, 12 * (16 * Q + 8 * V)),
+    ({"rank_pattern": {r"layers\.0\.self_attn\.q_proj": 32}}, 12 * 8 * (Q + V) + (32 - 8) * Q),
+    ({"layers_to_transform": [0, 11]}, 2 * 8 * (Q + V)),
+    ({"layers_to_transform": 5}, 8 * (Q + V)),
+    ({"exclude_modules": ["v_proj"]}, 12 * 8 * Q),
+    ({"exclude_modules": r".*layers\.[1-9].*"}, 8 * (Q + V)),
+    ({"use_dora": True}, 12 * (8 * (Q + V) + 64 + 16)),  # a magnitude for each row
+    ({"lora_bias": True}, 12 * (8 * (Q + V) + 64 + 16)),
+    ({"lora_dropout": 0.1, "use_rslora": True, "lora_alpha": 32, "bias": "all"}, 12 * 8 * (Q + V)),  # it has no bias
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "trained"), COUNTS, ids=str)
+def test_an_adapter_file_says_what_trains(zeroplan, adapter, tmp_path, fields, trained):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(SMALL))
+    words = ("--gpus", "2", "--stage", "2", "--adapter", adapter(**fields), "--json")
+    held = lines(zeroplan("estimate", "--model", str(path), *words))
+    assert held["parameters"] == 2 * trained
+    assert held["frozen parameters"] == 2 * WEIGHTS
+
+
+def test_the_model_is_that_of_the_adapter_file(zeroplan, adapter):
+    path = adapter(base_model_name_or_path="meta-llama/Llama-3.1-8B")
+    ran = zeroplan("estimate", "--adapter", path, "--gpus", "8", "--stage", "2", "--json")
+    assert lines(ran)["frozen parameters"] == 2 * PARAMETERS
+    file = zeroplan("estimate", "--adapter", f"{path}/adapter_config.json", "--gpus", "8", "--stage", "2", "--json")
+    assert file.json == ran.json
+
+
+REFUSED = [
+    (("--lora", "0"), r"--lora: found '0', expected a whole number from 1"),
+    (("--lora", "-1"), r"--lora: found '-1'"),
+    (("--lora", "1.5"), r"--lora: found '1.5'"),
+    (("--lora", "99999999999"), r"--lora: found 99999999999, expected a rank up to"),
+    (("--lora", "9" * 400), r"--lora: found"),
+    (("--lora", "16", "--lora-targets", "nosuch"), r"named like 'nosuch'; expected names such as down_proj, .*q_proj"),
+    (("--lora", "16", "--lora-targets", "q_proj,nosuch"), r"--lora-targets: found 'nosuch', which no module"),
+    (("--lora", "16", "--lora-targets", "norm"), r"target_modules: found model.norm, "),
+    (("--lora", "16", "--lora-targets", ""), r"--lora-targets: "),
+    (("--lora-targets", "q_proj"), r"--lora-targets .*--lora 16"),
+    (("--lora", "16", "--quantize", "int4"), r"--quantize: found 'int4', expected nf4, fp4, int8; write --quantize nf4"),
+    (("--lora", "16", "--quantize", "4bit"), r"write --quantize nf4"),
+    (("--lora", "16", "--quantize", "8-bit"), r"write --quantize int8"),
+    (("--lora", "16", "--quant-storage", "bf16"), r"--quant-storage is of quantized weights; write --quantize nf4 too"),
+    (("--lora", "16", "--double-quant", "yes"), r"--double-quant is of quantized weights"),
+    (("--lora", "16", "--quantize", "int8", "--double-quant", "yes"), r"--double-quant .* leave them out with int8"),
+    (("--lora", "16", "--quantize", "nf4", "--quant-storage", "int8"), r"--quant-storage: found 'int8', expected bf16"),
+    # DeepSpeed casts packed floats of another dtype as numbers
+    (("--lora", "16", "--quantize", "nf4", "--quant-storage", "fp16"), r"the weights are lost; write --quant-storage bf16"),
+    (("--lora", "16", "--quantize", "nf4", "--precision", "fp32"), r"--precision fp32 is not planned"),
+    (("--quantize", "nf4"), r"--quantize without adapters: .* write --lora 16"),
+    (("--lora", "16", "--freeze", "*norm*"), r"--lora and --freeze both say what trains"),
+    (("--lora", "16", "--train", "*norm*"), r"--lora and --train both say what trains"),
+    (("--lora", "16", "--quantize", "int8", "--stage", "3"), r"int8 at stage 3 is not planned; write --quantize nf4"),
+    (("--lora", "16", "--quantize", "nf4", "--stage", "3", "--zero-init", "yes"), r"--zero-init yes: .* leave it out"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "said"), REFUSED, ids=lambda each: " ".join(each)[:50])
+def test_options_that_say_nothing_sensible_are_refused_in_one_line(zeroplan, words, said):
+    refuses(zeroplan("estimate", *LLAMA, *words), said)
+
+
+def refuses(ran, said):
+    assert (ran.code, ran.out) == (2, "")
+    assert re.search(said, ran.err)
+    assert ran.err.count("\n") == 1
+
+
+WRITTEN = [
+    ("", r"found an empty file, expected peft's adapter_config.json"),
+    ("r: 16\n", r"json:1:1: found text that is not JSON"),
+    ("[1]", r"found a JSON list"),
+    ("null", r"expected peft's adapter_config.json"),
+    ('{"r": 16}', r"found no peft_type"),
+    ('{"peft_type": "IA3"}', r"peft_type: found 'IA3', expected LORA"),
+    ('{"peft_type": "LORA", "r": 0}', r"r: found 0, expected a whole number from 1"),
+    ('{"peft_type": "LORA", "r": true}', r"r: found (?i:true)"),
+    ('{"peft_type": "LORA", "r": 8, "target_modules": 5}', r"target_modules: found 5, expected a list of names"),
+    ('{"peft_type": "LORA", "r": 8, "target_modules": ["q_proj", "("]}', r"target_modules: found '\(', expected a name or"),
+    ('{"peft_type": "LORA", "r": 8, "target_modules": ["q_proj"], "lora_dropout": 1.5}', r"lora_dropout: found 1.5"),
+    ('{"peft_type": "LORA", "r": 8, "target_modules": ["q_proj"], "bias": "some"}', r"bias: found 'some', expected none"),
+    ('{"peft_type": "LORA", "r": 8, "target_modules": ["q_proj"], "lora_rank": 8}', r"lora_rank: .*no field of peft"),
+    ('{"peft_type": "LORA", "r": 8, "target_modules": "all-linear", "layers_to_transform": [0]}', r"list of names only"),
+    ('{"peft_type": "LORA", "r": 8, "target_modules": ["q_proj"], "layers_pattern": ["layers"]}', r"layers_to_transform"),
+    ('{"peft_type": "LORA", "r": 8, "target_modules": ["q_proj"], "layers_to_transform": [99]}', r"no module is named"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), WRITTEN, ids=lambda each: each[-40:])
+def test_an_adapter_file_that_is_none_is_refused_in_one_line(zeroplan, tmp_path, text, said):
+    path = tmp_path / "adapter_config.json"
+    path.write_text(text)
+    refuses(zeroplan(*STAGE_2, "--adapter", str(path)), said)
+
+
+def test_adapters_named_twice_or_nowhere_are_refused(zeroplan, adapter, tmp_path):
+    refuses(zeroplan(*STAGE_2, "--adapter", str(tmp_path)), r"adapter_config.json: found no such file")
+    refuses(zeroplan(*STAGE_2, "--adapter", str(tmp_path / "nosuch")), r"nosuch: found no such file")
+    path = adapter()
+    refuses(zeroplan(*STAGE_2, "--adapter", path, "--lora", "8"), r"--adapter and --lora both say which adapters")
+    refuses(zeroplan(*STAGE_2, "--adapter", path, "--freeze", "*"), r"--adapter and --freeze both say what trains")
+    refuses(zeroplan("estimate", "--adapter", path, "--gpus", "8"), r"no model: write")
+
+
+CARD = ("--gpu", "rtx-4090", "--gpus", "1", "--stage", "0", "--checkpointing", "full", "--attention", "sdpa",
+        "--micro-batch", "1", "--global-batch", "8")  # fmt: skip
+METHODS = ("recommend", "--model", "llama-3.1-8b", *CARD, "--method", "full,lora,qlora")
+
+
+def test_methods_side_by_side(zeroplan, monkeypatch):
+    """Full training of 8.03B weights holds 16 bytes of each, 128 GB, and LoRA 16 GB: 24 GiB have room for one of them."""
+    ran = zeroplan(*METHODS, "--json")
+    assert ran.code == 0
+    schema = zeroplan("schema", "--of", "recommend").json
+    jsonschema.Draft202012Validator(schema).validate(ran.json)
+    rows = ran.json["methods"]
+    assert [row["method"] for row in rows] == ["full", "lora", "qlora"]
+    assert rows[0]["plan"] is None
+    assert rows[0]["lack"]["bytes"] > 16 * PARAMETERS - 24 * 2**30
+    assert all(row["plan"] and row["lack"] is None for row in rows[1:])
+    assert rows[0]["trains"] == "every weight"
+    assert all("r 16" in row["trains"] for row in rows[1:])
+    monkeypatch.setenv("COLUMNS", "80")
+    screen = zeroplan(*METHODS).out
+    assert max(map(len, screen.splitlines()[1:])) <= 80  # the verdict is one line, however long
+    assert "LoRA and QLoRA fit; full training does not" in " ".join(screen.split())
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("--method", "dora"), r"--method: found 'dora', expected full, lora, qlora"),
+    (("--method", "full,lora", "--freeze", "*norm*"), r"--method and --freeze both say what trains"),
+    (("--method", "lora,qlora", "--quantize", "int8", "--stage", "3"), r"int8 at stage 3 is not planned"),
+    (("--method", "qlora", "--quantize", "int8", "--double-quant", "yes"), r"leave them out with int8"),
+    (("--method", "full,lora", "--why", "zero-3"), r"--method compares plans; leave --why out"),
+    (("--method", "full,lora", "--max-params"), r"--method compares plans; leave --max-params out"),
+    (("--method", "full,lora", "--objective", "pareto"), r"leave out --objective pareto, or name one method"),
+])  # fmt: skip
+def test_methods_that_cannot_be_are_refused(zeroplan, words, said):
+    refuses(zeroplan("recommend", "--model", "llama-3.1-8b", *CARD, *words), said)
+
+
+def test_a_method_in_8_bit(zeroplan):
+    """Scales are quantized again where nobody says, but those of weights in 4 bit alone."""
+    ran = zeroplan("recommend", "--model", "llama-3.1-8b", *CARD, "--method", "qlora", "--quantize", "int8", "--json")
+    assert ran.code == 0, ran.err
+    assert "int8" in ran.json["scope"]["trains"]
+
+
+def test_all_methods_are_of_the_model_that_the_adapter_file_names(zeroplan, adapter):
+    path = adapter(base_model_name_or_path="meta-llama/Llama-3.2-1B")
+    ran = zeroplan("recommend", "--adapter", path, *CARD, "--method", "full,lora", "--json")
+    assert ran.json["scope"]["model"].startswith("llama-3.2-1b")
+    # 1,235,814,400 weights: 16 bytes of each are 18.4 GiB, and DeepSpeed's fp32 gradients at stage 0 4.6 GiB more
+    assert ran.json["methods"][0]["lack"]["bytes"] < 16e9
+
+
+@pytest.mark.parametrize("method", ["full", "lora", "full,lora"])
+def test_a_training_file_that_says_what_trains_leaves_no_method(zeroplan, tmp_path, method):
+    path = tmp_path / "train.yaml"
+    path.write_text("model_name_or_path: llama-3.2-1b\nstage: sft\nfinetuning_type: lora\nlora_rank: 8\nbf16: true\n")
+    ran = zeroplan("recommend", "--config", str(path), "--gpu", "rtx-4090", "--gpus", "1", "--method", method)
+    refuses(ran, r"--method and finetuning_type lora of .*train.yaml both say what trains")
+
+
+def test_the_largest_model_of_a_method(zeroplan):
+    """16 bytes of each weight train, 2 lie frozen: adapters take a model several times as large."""
+    words = ("recommend", "--max-params", "--gpus", "1", "--gpu-mem", "24", "--stage", "0", "--checkpointing", "full",
+             "--micro-batch", "1", "--seq", "512", "--json")  # fmt: skip
+    whole, part = (zeroplan(*words, "--method", method).json for method in ("full", "lora"))
+    found = part["largest"]["without offload"]["parameters"]
+    assert found > 4 * whole["largest"]["without offload"]["parameters"]
+    beside = re.search(r"beside ([\d.]+)B frozen", part["scope"]["trains"])
+    assert float(beside[1]) == pytest.approx(found / 1e9, rel=0.01)
