@@ -26,7 +26,7 @@ def within(
     if len(lines) > room:
         body = [part for part in body if part != ""]
         lines = _lines(Group(*body))
-    if len(lines) <= room:
+    if len(lines) <= max(room, 0):
         return [*head, _rendered(lines), *tail]
     count = max(room - 1, 1)
     left = Text(f"... {len(lines) - count} more lines (-v)", style="dim")
