@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from zeroplan.clock import HFU, MFU, MFU_CAUSAL, Speed, weakest
 from zeroplan.costs.timing import is_timed
+from zeroplan.costs.timing.computing import backward_share
 from zeroplan.costs.timing.rates import multiplied_in
 from zeroplan.costs.timing.speed import active_parameters, speed
 from zeroplan.fit import DOES_NOT_FIT, FITS, TIGHT, fit, most_outside, reserved_percent
@@ -100,6 +101,23 @@ def mfu_causal(psi: int, layers: int, q: int, s: int, t: int, accum: int, flop_r
     return (6 * psi + 6 * layers * q * s) * t * accum / (flop_rate * step)
 
 
+def mfu_frozen(
+    psi: int, runs: float, layers: int, descends: float, q: int, s: int, t: int, accum: int, flop_rate: float, step: float
+) -> float:
+    """(2·(1 + Wb)·Ψ + 4·(1 + 2·Lb)·L·q·s)·T·α / (Π·Δ) -- MFU where weights are frozen: of backward's, what runs [zeroplan].
+
+    Where all train Wb is 2 and Lb 1, and it is PaLM's.
+    """
+    return (2 * (1 + runs) * psi + 4 * (1 + 2 * descends) * layers * q * s) * t * accum / (flop_rate * step)
+
+
+def mfu_causal_frozen(
+    psi: int, runs: float, layers: int, descends: float, q: int, s: int, t: int, accum: int, flop_rate: float, step: float
+) -> float:
+    """(2·(1 + Wb)·Ψ + 2·(1 + 2·Lb)·L·q·s)·T·α / (Π·Δ) -- the same over a token and those before it [zeroplan]."""
+    return (2 * (1 + runs) * psi + 2 * (1 + 2 * descends) * layers * q * s) * t * accum / (flop_rate * step)
+
+
 def hfu(flops: float, accum: int, flop_rate: float, step: float) -> float:
     """Φ·α / (Π·Δ) -- hardware FLOPs utilisation: products and causal attention as they run [PaLM appendix B].
 
@@ -171,11 +189,16 @@ def _clock(job: Job, step_speed: Speed) -> Iterator[Quantity]:
     top = job.cluster.gpu and job.cluster.gpu.peak_in(multiplied_in(job))
     if top:
         shape = job.model.shape
-        sizes = {"psi": active_parameters(job), "layers": shape.layers, "q": shape.queries, "s": job.workload.seq}
+        sizes: dict[str, float] = {"psi": active_parameters(job), "layers": shape.layers, "q": shape.queries, "s": job.workload.seq}
         card = {"flop_rate": top.value, "step": seconds}
         as_run = next(used.value for used in step_speed.utilisation if used.name == HFU) * top.value * seconds / accum
-        yield Quantity(MFU, "", mfu, {**sizes, **batch, **card}, evidence, (top,))
-        yield Quantity(MFU_CAUSAL, "", mfu_causal, {**sizes, **batch, **card}, evidence, (top,))
+        rules: tuple[Rule, Rule] = (mfu, mfu_causal)
+        if job.model.frozen:
+            share = backward_share(job)
+            sizes |= {"runs": share.products, "descends": share.layers}
+            rules = (mfu_frozen, mfu_causal_frozen)
+        for name, rule in zip((MFU, MFU_CAUSAL), rules, strict=True):
+            yield Quantity(name, "", rule, {**sizes, **batch, **card}, evidence, (top,))
         yield Quantity(HFU, "", hfu, {"flops": as_run, "accum": accum, **card}, evidence, (top,))
     low, high, reason = step_speed.interval
     said = f"its width: {reason}"

@@ -55,6 +55,8 @@ SYMBOLS: dict[str, Symbol] = {
     "v": Symbol("D", "entries", "vocabulary"),
     "e": Symbol("E", "experts", "experts of a layer"),
     "top": Symbol("κ", "experts", "experts each token goes to"),
+    "runs": Symbol("Wb", "", "products of backward that run, for each of forward's: 2 where all weights train"),
+    "descends": Symbol("Lb", "", "share of the layers that backward goes through"),
     "interval": Symbol("ci", "layers", "layers from one activation checkpoint to the next"),
     "layer_bytes": Symbol("A", "bytes", "what one layer keeps for backward"),
     "logit_bytes": Symbol("λ", "bytes", "bytes per logit alive at that moment"),

@@ -23,7 +23,7 @@ ROOMS = (
 NOT_FORMULAS = {"ceil_div", "power_of_two", "sqrt", "log2"}
 SUMS = (
     quantities.peak, quantities.needed, quantities.free, quantities.tokens_per_gpu, quantities.mfu, quantities.mfu_causal,
-    quantities.hfu, quantities.earliest, quantities.latest,
+    quantities.mfu_frozen, quantities.mfu_causal_frozen, quantities.hfu, quantities.earliest, quantities.latest,
 )  # fmt: skip
 FORMULAS = [
     function

@@ -4,8 +4,9 @@ count them.
 
 from __future__ import annotations
 
+from zeroplan.arithmetic import ceil_div
 from zeroplan.formulas import korthikanti, states, volume, zero_infinity
-from zeroplan.ledger import PHASES, Ledger, Line, Moment, Rule, Tier, Transfer, line
+from zeroplan.ledger import DTYPE_BYTES, PHASES, Ledger, Line, Moment, Rule, Tier, Transfer, line
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import paper_state_bytes
 
@@ -20,10 +21,17 @@ def model_states(job: Job) -> tuple[Line, Line, Line]:
     psi, w, strategy = job.model.trainable_parameters, job.strategy.element_bytes, job.strategy
     k = paper_state_bytes(strategy.optimizer, strategy.precision)
     return (
-        line("parameters", states.parameters, psi=job.model.parameters, w=w, n_d=strategy.shards(3, job.ranks)),
+        line("parameters", states.parameters, psi=held_elements(job), w=w, n_d=strategy.shards(3, job.ranks)),
         line("gradients", states.gradients, psi=psi, g=w, n_d=strategy.shards(2, job.ranks)),
         line("optimizer states", states.optimizer_states, psi=psi, k=k, n_d=strategy.shards(1, job.ranks)),
     )
+
+
+def held_elements(job: Job) -> int:
+    """Parameters, as elements of the training precision: packed bits may lie in others, which fill more or fewer."""
+    apart = [tensor for tensor in job.model.packed if tensor.dtype]
+    held = sum(tensor.elements * DTYPE_BYTES[tensor.dtype] for tensor in apart)
+    return job.model.parameters - sum(each.elements for each in apart) + ceil_div(held, job.strategy.element_bytes)
 
 
 def traffic(job: Job) -> tuple[Transfer, ...]:
@@ -31,7 +39,7 @@ def traffic(job: Job) -> tuple[Transfer, ...]:
     strategy, gathers = job.strategy, job.strategy.stage == 3  # what does not change is whole elsewhere
     psi = job.model.trainable_parameters
     reduced = {"psi": psi, "g": strategy.element_bytes}
-    gathered = {"psi": job.model.parameters if gathers else psi, "w": strategy.element_bytes}
+    gathered = {"psi": held_elements(job) if gathers else psi, "w": strategy.element_bytes}
 
     def transfer(when: str, collective: str, rule: Rule, symbols: dict[str, int], calls: int = 1) -> Transfer:
         size = calls * rule(**symbols)

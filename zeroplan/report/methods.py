@@ -8,8 +8,9 @@ from typing import NamedTuple
 from rich.console import RenderableType
 from rich.text import Text
 
+from zeroplan.fit import TIGHT
 from zeroplan.plan import label
-from zeroplan.report.brief.marks import least, legend, marks, of_time
+from zeroplan.report.brief.marks import ASSUMED, least, legend, marks, of_time
 from zeroplan.report.console import table
 from zeroplan.report.sizing import lacking
 from zeroplan.report.subject import gpus, on_host, title
@@ -49,13 +50,15 @@ class MethodRow(NamedTuple):
 def summary(rows: Sequence[MethodRow]) -> Text:
     """Which of them fit."""
     what, where = title(rows[0].job.model), gpus(rows[0].job)
-    sure = [each.name for each in rows if each.chosen and not each.asks_host]
-    unsure = [each.name for each in rows if each.asks_host]
+    tight = [each.name for each in rows if each.chosen and each.chosen.fit.verdict == TIGHT]
+    sure = [each.name for each in rows if each.chosen and not each.asks_host and each.name not in tight]
+    unsure = [each.name for each in rows if each.asks_host and each.name not in tight]
     fails = [each.name for each in rows if not each.chosen]
-    if not sure and not unsure:
+    if not sure and not unsure and not tight:
         return Text(f"{what} on {where}: nothing fits, neither {' nor '.join(fails)}.", style="bold red")
     parts = [f"{joined(sure)} {'fits' if len(sure) == 1 else 'fit'}"] if sure else []
     parts += [f"{joined(unsure)} if the node's memory does"] if unsure else []
+    parts += [f"{joined(tight)} {'is' if len(tight) == 1 else 'are'} tight"] if tight else []
     parts += [f"{joined(fails)} {'does' if len(fails) == 1 else 'do'} not"] if fails else []
     return Text(f"{what} on {where}: {'; '.join(parts)}.", style=f"bold {'green' if sure else 'yellow'}")
 
@@ -68,7 +71,7 @@ def joined(names: Sequence[str]) -> str:
 def details(rows: Sequence[MethodRow]) -> list[RenderableType]:
     """What each needs, how long it takes and what it sends; and the other stage of adapters."""
     sizes = least(marks(each.job).needed for each in rows)
-    times = least([of_time(each.chosen.job, each.chosen.speed) for each in rows if each.chosen] or [""])
+    times = least([of_time(each.chosen.job, each.chosen.speed) for each in rows if each.chosen] or [ASSUMED])
     sends = rows[0].job.ranks > 1
     head = ["method", "trains", "plan", f"{sizes}needed", "of", f"{times}step", f"{times}tokens/s/GPU"]
     grid = table([*head, *(["sent"] if sends else [])])
@@ -89,7 +92,8 @@ def _cells(of: MethodRow) -> list[str | Text]:
     fit, speed = of.chosen.fit.gpu, of.chosen.speed
     assert fit.capacity is not None
     rates = [seconds(of.chosen.time.total), f"{speed.tokens_per_gpu:,.0f}"] if speed else ["", ""]
-    return [label(of.chosen), Text(gib(fit.needed), style="green"), gib(fit.capacity), *rates, gb(_sent(of.chosen))]
+    needed = Text(gib(fit.needed), style="yellow" if fit.verdict == TIGHT else "green")
+    return [label(of.chosen), needed, gib(fit.capacity), *rates, gb(_sent(of.chosen))]
 
 
 def _other(of: MethodRow) -> Text:
@@ -100,7 +104,7 @@ def _other(of: MethodRow) -> Text:
     more = there.time.total - here.time.total
     stages = f"{of.name} at ZeRO-{there.job.strategy.stage}"
     sent = f"each GPU sends {gb(_sent(there))} a step, not {gb(_sent(here))}"
-    needs = f"needs {gib(there.fit.gpu.needed)}"
+    needs = f"needs {gib(there.fit.gpu.needed)}{', which is tight' * (there.fit.verdict == TIGHT)}"
     pace = f"{seconds(abs(more))} a step {'slower' if more > 0 else 'faster'}"
     return Text(f"{stages}: {pace}, {sent}; {needs}.", style="dim")
 

@@ -24,6 +24,7 @@ CONVENTIONS = {
     HFU: "the products and attention that run, those of checkpointing again",
 }
 """As the screen has room for them."""
+LESS = ", less what frozen weights spare"
 
 
 def summary(speed: Speed) -> str:
@@ -67,10 +68,10 @@ def alone(job: Job, speed: Speed, *, everything: bool) -> list[RenderableType]:
     terms = "Every term of the step (times: how often in a step; of collectives, as far as they show)"
     each: list[RenderableType] = ["", heading(terms), _terms(speed)] if everything else []
     goes = heading("Where the time goes")
-    return ["", heading(title), _summary(speed), trust(job, speed), "", goes, _bars(speed), *each]
+    return ["", heading(title), _summary(speed, frozen=bool(job.model.frozen)), trust(job, speed), "", goes, _bars(speed), *each]
 
 
-def _summary(speed: Speed) -> Table:
+def _summary(speed: Speed, *, frozen: bool) -> Table:
     grid = table(["", ""])
     grid.columns[1].justify = "left"
     grid.columns[1].no_wrap = False
@@ -78,7 +79,7 @@ def _summary(speed: Speed) -> Table:
     grid.add_row("step", f"{seconds(speed.step.total)}, from {low} to {high}", style="bold")
     grid.add_row("tokens/s", f"{speed.tokens_per_gpu:,.0f} per GPU, {speed.tokens_per_gpu * speed.gpus:,.0f} in all")
     for used in speed.utilisation:
-        grid.add_row(used.name, f"{used.value:.1%}: {CONVENTIONS[used.name]}")
+        grid.add_row(used.name, f"{used.value:.1%}: {CONVENTIONS[used.name]}{LESS * (frozen and used.name != HFU)}")
     return grid
 
 

@@ -66,8 +66,8 @@ class Methods(Recommendation):
     def scope(self) -> Scope:
         """What trains by one method or the other."""
         trains = {row.name: row.recommendation.scope.trains for row in self._rows}
-        if LORA in trains and QLORA in trains:
-            trains[QLORA] = "the same beside weights in 4 or 8 bit"
+        if [name for name in trains if name != FULL] == [LORA, QLORA]:
+            trains[QLORA] = f"the same beside weights in {trains[QLORA].partition(' frozen in ')[2].rstrip(')')}"
         return super().scope._replace(trains=" or ".join(trains.values()))
 
     def screen(self, level: int = BRIEF) -> Screen:

@@ -62,7 +62,8 @@ def what_trains(model: Model) -> str:
         where = adapter.target_modules if isinstance(adapter.target_modules, str) else ", ".join(adapter.target_modules)
         layers = "all linear layers" if where == ALL_LINEAR else where
         whole = model.weights
-        kind = f" in {model.quantization.kind}" if model.quantization else ""
+        double = " with double quantization" if model.quantization and model.quantization.double else ""
+        kind = f" in {model.quantization.kind}{double}" if model.quantization else ""
         method = f"Q{adapter.method}" if model.quantization else adapter.method
         return f"{method} adapters (r {adapter.r}, {layers}: {count(trained)} beside {count(whole)} frozen{kind})"
     return f"{count(trained)} of {count(whole)} parameters ({trained / whole:.2%}, the others frozen)"
