@@ -102,9 +102,10 @@ def mfu_causal(psi: int, layers: int, q: int, s: int, t: int, accum: int, flop_r
 
 
 def mfu_frozen(
-    psi: int, runs: float, layers: int, descends: float, q: int, s: int, t: int, accum: int, flop_rate: float, step: float
-) -> float:
-    """(2·(1 + Wb)·Ψ + 4·(1 + 2·Lb)·L·q·s)·T·α / (Π·Δ) -- MFU where weights are frozen: of backward's, what runs [zeroplan].
+    psi: int, runs: float, layers: int, descends: float, q: int, s: int, t: int, accum: int, flop_rate: float,
+    step: float,
+) -> float:  # fmt: skip
+    """(2·(1 + Wb)·Ψ + 4·(1 + 2·Lb)·L·q·s)·T·α / (Π·Δ) -- MFU with frozen weights: of backward's, what runs [zeroplan].
 
     Where all train Wb is 2 and Lb 1, and it is PaLM's.
     """
@@ -112,8 +113,9 @@ def mfu_frozen(
 
 
 def mfu_causal_frozen(
-    psi: int, runs: float, layers: int, descends: float, q: int, s: int, t: int, accum: int, flop_rate: float, step: float
-) -> float:
+    psi: int, runs: float, layers: int, descends: float, q: int, s: int, t: int, accum: int, flop_rate: float,
+    step: float,
+) -> float:  # fmt: skip
     """(2·(1 + Wb)·Ψ + 2·(1 + 2·Lb)·L·q·s)·T·α / (Π·Δ) -- the same over a token and those before it [zeroplan]."""
     return (2 * (1 + runs) * psi + 2 * (1 + 2 * descends) * layers * q * s) * t * accum / (flop_rate * step)
 
@@ -189,7 +191,8 @@ def _clock(job: Job, step_speed: Speed) -> Iterator[Quantity]:
     top = job.cluster.gpu and job.cluster.gpu.peak_in(multiplied_in(job))
     if top:
         shape = job.model.shape
-        sizes: dict[str, float] = {"psi": active_parameters(job), "layers": shape.layers, "q": shape.queries, "s": job.workload.seq}
+        sizes: dict[str, float] = {"psi": active_parameters(job), "layers": shape.layers, "q": shape.queries}
+        sizes["s"] = job.workload.seq
         card = {"flop_rate": top.value, "step": seconds}
         as_run = next(used.value for used in step_speed.utilisation if used.name == HFU) * top.value * seconds / accum
         rules: tuple[Rule, Rule] = (mfu, mfu_causal)

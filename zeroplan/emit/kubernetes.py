@@ -21,7 +21,7 @@ IMAGE, SCRIPT = "registry.example.com/training:latest", f"{MOUNT}/train.py"
 CARDS = {NVIDIA: "nvidia.com/gpu", "AMD": "amd.com/gpu", "Intel": "habana.ai/gaudi"}
 """Names under which makers' device plugins offer cards."""
 HEADER = f"""\
-# Put in your own image ({IMAGE}), which has torch, deepspeed and transformers.
+# Put in your own image ({IMAGE}), which has torch, deepspeed, transformers and what train.py imports.
 # The ConfigMap holds the plan's files: {SCRIPT} is started, or what you write in its place.
 """
 

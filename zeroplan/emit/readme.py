@@ -112,6 +112,10 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
             "Adapters are added before DeepSpeed takes the model, and in the dtype of its weights: "
             "`get_peft_model(model, LoraConfig.from_pretrained(folder), autocast_adapter_dtype=False)`."
         )
+        if job.model.quantization:
+            lines.append("`prepare_model_for_kbit_training` is not called: it puts what is not quantized into float32.")
+        elif job.model.config:
+            lines.append("train.py gives the model random weights: load yours in its place, `from_pretrained(name)`.")
     turned_on = call(strategy.checkpointing, target)
     if turned_on:
         how = f"`{turned_on}`, as train.py has it" if job.model.config else in_the_script(strategy.checkpointing)

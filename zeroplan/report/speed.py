@@ -68,7 +68,8 @@ def alone(job: Job, speed: Speed, *, everything: bool) -> list[RenderableType]:
     terms = "Every term of the step (times: how often in a step; of collectives, as far as they show)"
     each: list[RenderableType] = ["", heading(terms), _terms(speed)] if everything else []
     goes = heading("Where the time goes")
-    return ["", heading(title), _summary(speed, frozen=bool(job.model.frozen)), trust(job, speed), "", goes, _bars(speed), *each]
+    summed = _summary(speed, frozen=bool(job.model.frozen))
+    return ["", heading(title), summed, trust(job, speed), "", goes, _bars(speed), *each]
 
 
 def _summary(speed: Speed, *, frozen: bool) -> Table:
@@ -79,7 +80,8 @@ def _summary(speed: Speed, *, frozen: bool) -> Table:
     grid.add_row("step", f"{seconds(speed.step.total)}, from {low} to {high}", style="bold")
     grid.add_row("tokens/s", f"{speed.tokens_per_gpu:,.0f} per GPU, {speed.tokens_per_gpu * speed.gpus:,.0f} in all")
     for used in speed.utilisation:
-        grid.add_row(used.name, f"{used.value:.1%}: {CONVENTIONS[used.name]}{LESS * (frozen and used.name != HFU)}")
+        less = LESS if frozen and used.name != HFU else ""
+        grid.add_row(used.name, f"{used.value:.1%}: {CONVENTIONS[used.name]}{less}")
     return grid
 
 
