@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # what reads a model takes longer to import than a file to ch
 
 ACCELERATORS = ("cuda", "cpu")
 SWITCH = {"yes": True, "no": False}
+TRAINED = ("lora", "lora_targets", "adapter", "quantize", "double_quant", "quant_storage", "freeze", "train")
+"""Options that say what trains."""
 CLUSTER = ("gpus", "gpu", "gpu_mem", "host_mem", "nvme", "cluster", "hostfile")
 
 
@@ -64,6 +66,7 @@ def read_inputs(
     from zeroplan.request.request import read_untrained
     from zeroplan.request.trained import read_trained
 
+    options = _with_model(options)
     said = any(getattr(options, name) is not None for name in CLUSTER)
     cluster = read_cluster(options, 1)[0] if said else None
     if cluster is not None and (options.gpus or options.hostfile):
@@ -77,6 +80,22 @@ def read_inputs(
     untrained = read_untrained(options, None)[0]
     file = arguments.file if arguments and arguments.of_other_tool else None
     return CheckInputs(options, reader, setting, cluster, read_trained(options, untrained, file), untrained)
+
+
+def _with_model(options: Options) -> Options:
+    """With the model that an adapter's own file names. Raises `ContradictionError` for what trains of no model."""
+    from zeroplan.request.trained import model_under_adapter
+
+    if options.model is not None or options.params is not None:
+        return options
+    if base := model_under_adapter(options):
+        return options.replace(model=base)
+    for name in TRAINED:
+        if getattr(options, name) is not None:
+            raise ContradictionError(
+                f"--{name.replace('_', '-')} says what trains of a model, and none is named; write --model llama-3.1-8b"
+            )
+    return options
 
 
 def refuse_several(stated: Mapping[str, Any]) -> None:

@@ -140,8 +140,8 @@ def large_bucket(subject: Subject) -> Iterator[Hit]:
         return
     size = facts(path)
     if isinstance(size, int | float) and size > model.trainable_parameters:
-        yield Hit("ZP711", subject.spelled(path), f"a bucket of {size:,} elements for a model of "
-                  f"{count(model.trainable_parameters)}: all of it is allocated",
+        yield Hit("ZP711", subject.spelled(path), f"a bucket of {size:,} elements for "
+                  f"{count(model.trainable_parameters)} parameters that train: all of it is allocated",
                   f'"reduce_bucket_size": {model.trainable_parameters}')  # fmt: skip
 
 
