@@ -86,7 +86,7 @@ TARGETS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("family", "adapter", "expected"), TARGETS, ids=lambda each: str(each)[:60])
+@pytest.mark.parametrize(("family", "adapter", "expected"), TARGETS, ids=lambda each: "modules" if isinstance(each, set) else str(each)[:60])
 def test_targets_are_those_that_peft_documents(family, adapter, expected):
     assert ranks(family, r=4, **adapter) == dict.fromkeys(expected, 4)
 
