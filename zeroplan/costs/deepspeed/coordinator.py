@@ -70,6 +70,8 @@ class Coordinator(GatheredStorages):
         self.recent: dict[int, int] = {}
         self.inside: defaultdict[int, set[int]] = defaultdict(set)
         """Tensor -> modules that use it now; a module that recomputes enters twice and leaves once."""
+        self.captured: set[int] = set()
+        """Packed weights of which a node of forward holds what is gathered now, whenever that is released."""
         self.entered: dict[int, None] = {}
         """Modules that backward has entered and not left, in order."""
         self.recomputed: defaultdict[int, set[int]] = defaultdict(set)
@@ -171,6 +173,8 @@ class Coordinator(GatheredStorages):
         for index in tensors:
             inside[index].discard(module)
         released = self._to_release(module, tensors)
+        if self.settings.held and not (backward or pass_index):
+            self.captured.update(index for index in tensors if self._is_captured(index, module))
         if backward and self.frozen:
             self.entered.pop(module, None)
             owned = self.recomputed.pop(module, set())
@@ -180,7 +184,10 @@ class Coordinator(GatheredStorages):
         for index in released:
             if index in available and not inside[index]:
                 self.live_parameters -= self.sizes[index]
-                if not backward and self._is_kept(index, module, recomputes=bool(pass_index)):
+                if index in self.captured:
+                    self.captured.discard(index)
+                    self.keep(index)
+                elif not backward and self._is_kept(index, module, recomputes=bool(pass_index)):
                     self.keep(index)
                 self.drop(index)
 
@@ -244,6 +251,13 @@ class Coordinator(GatheredStorages):
             return ReplayThresholds(*(ThresholdRange(number - 1, number) for number in here))
         return ReplayThresholds(self.bucket.span, self.live.span, self.reach.span)
 
+    def _is_captured(self, index: int, module: int) -> bool:
+        """Whether forward leaves a node that holds the tensor as no saved one; in a reentrant layer it leaves none."""
+        settings = self.settings
+        if index not in settings.held or self.last_user[index] != module:
+            return False
+        return not (settings.reentrant and index in settings.checkpointed)
+
     def _is_kept(self, index: int, module: int, *, recomputes: bool) -> bool:
         """Whether autograd still holds a tensor's storage when forward releases it.
 
@@ -251,10 +265,8 @@ class Coordinator(GatheredStorages):
         saves as it recomputes is detached from the parameters, and never follows, unless it is reentrant. Of a tied
         tensor the head saves a view; the embedding, which runs first, looks its rows up and saves nothing of it.
         """
-        if self.last_user[index] != module:
+        if self.last_user[index] != module or index in self.settings.held:
             return False
-        if index in self.settings.held:
-            return not (recomputes or (self.settings.reentrant and index in self.settings.checkpointed))
         if recomputes:
             return not self.settings.reentrant or index in self.settings.viewed
         return index in self.settings.viewed and index not in self.settings.checkpointed

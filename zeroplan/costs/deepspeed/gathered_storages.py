@@ -212,10 +212,14 @@ class GatheredStorages:
         self.kept[index] = self.kept.get(index, 0) + self.storage.pop(index, 0)
 
     def let_go(self, tensors: Sequence[int]) -> int:
-        """The module's backward has run: what autograd kept for it goes. Gives what is held then."""
-        for index in tensors:
+        """The module's backward has run: what autograd kept for it goes. Gives what is held then.
+
+        What bitsandbytes holds in a node of its own is no saved tensor, and lives as long as the graph.
+        """
+        let = [index for index in tensors if index not in self.settings.held]
+        for index in let:
             self.gathered -= self.kept.pop(index, 0)
-        self.leave_buffers({~index for index in tensors})
+        self.leave_buffers({~index for index in let})
         return self.gathered
 
     def drop(self, index: int) -> None:
