@@ -50,6 +50,8 @@ class MethodRow(NamedTuple):
 def summary(rows: Sequence[MethodRow]) -> Text:
     """Which of them fit."""
     what, where = title(rows[0].job.model), gpus(rows[0].job)
+    capacity = next((each.chosen.fit.gpu.capacity for each in rows if each.chosen), None)
+    where += f" of {gib(capacity)}" if capacity else ""
     tight = [each.name for each in rows if each.chosen and each.chosen.fit.verdict == TIGHT]
     sure = [each.name for each in rows if each.chosen and not each.asks_host and each.name not in tight]
     unsure = [each.name for each in rows if each.asks_host and each.name not in tight]
@@ -73,13 +75,13 @@ def details(rows: Sequence[MethodRow]) -> list[RenderableType]:
     sizes = least(marks(each.job).needed for each in rows)
     times = least([of_time(each.chosen.job, each.chosen.speed) for each in rows if each.chosen] or [ASSUMED])
     sends = rows[0].job.ranks > 1
-    head = ["method", "trains", "plan", f"{sizes}needed", "of", f"{times}step", f"{times}tokens/s/GPU"]
+    head = ["method", "trains", "plan", f"{sizes}needed", f"{times}step", f"{times}tokens/s/GPU"]
     grid = table([*head, *(["sent"] if sends else [])])
     plans = grid.columns[2]
     plans.justify, plans.no_wrap = "left", False
     for each in rows:
         cells = _cells(each)
-        grid.add_row(each.name, count(each.job.model.trainable_parameters), *(cells if sends else cells[:5]))
+        grid.add_row(each.name, count(each.job.model.trainable_parameters), *(cells if sends else cells[:4]))
     hosts = [Text(f"{each.name}: {said}.", style="dim") for each in rows for said in each.on_host]
     others = [_other(each) for each in rows if each.other and each.chosen]
     return ["", grid, *hosts, *others, legend(rows[0].job, {sizes, times})]
@@ -90,10 +92,9 @@ def _cells(of: MethodRow) -> list[str | Text]:
         reason = f"nothing fits: lacks {lacking(of.lack)}" if of.lack else "nothing runs"
         return [Text(reason, style="red")]
     fit, speed = of.chosen.fit.gpu, of.chosen.speed
-    assert fit.capacity is not None
     rates = [seconds(of.chosen.time.total), f"{speed.tokens_per_gpu:,.0f}"] if speed else ["", ""]
     needed = Text(gib(fit.needed), style="yellow" if fit.verdict == TIGHT else "green")
-    return [label(of.chosen), needed, gib(fit.capacity), *rates, gb(_sent(of.chosen))]
+    return [label(of.chosen), needed, *rates, gb(_sent(of.chosen))]
 
 
 def _other(of: MethodRow) -> Text:
