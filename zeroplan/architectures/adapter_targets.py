@@ -63,7 +63,7 @@ def converted(adapter: Adapter, model_type: str, root: Module, name: str) -> Ada
             f"{name}: target_modules has {', '.join(joined)} without {missing}; one parameter, {JOINED}, holds both, "
             f"and peft refuses one of them; add {missing}"
         )
-    found = {mapping[each] for each in old.values() if each}
+    parameters = {mapping[each] for each in old.values() if each}
     if joined:
         pattern = rf".*\.{JOINED}"
         ranks = {**dict(adapter.rank_pattern), pattern: adapter.r * len(joined)}
@@ -71,7 +71,7 @@ def converted(adapter: Adapter, model_type: str, root: Module, name: str) -> Ada
         adapter = adapter._replace(rank_pattern=tuple(ranks.items()), alpha_pattern=tuple(alphas.items()))
     return adapter._replace(
         target_modules=tuple(target for target in targets if not old[target]),
-        target_parameters=tuple(dict.fromkeys((*adapter.target_parameters, *sorted(found)))),
+        target_parameters=tuple(dict.fromkeys((*adapter.target_parameters, *sorted(parameters)))),
     )
 
 
@@ -146,8 +146,8 @@ def _in_layers(path: str, adapter: Adapter) -> bool:
     if not adapter.layers_to_transform or path in adapter.target_modules:
         return True
     patterns = [rf"(?:^|.*?\.){each}\.(\d+)\." for each in adapter.layers_pattern] or [INDEXED]
-    found = next((match for each in patterns if (match := re.match(each, path))), None)
-    return found is not None and int(found[1]) in adapter.layers_to_transform
+    numbered = next((match for each in patterns if (match := re.match(each, path))), None)
+    return numbered is not None and int(numbered[1]) in adapter.layers_to_transform
 
 
 def linear_modules(root: Module, adapter: Adapter) -> Iterator[str]:

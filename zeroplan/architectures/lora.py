@@ -83,7 +83,7 @@ class LoraLinear(LoraLayer, Unary):
 
 
 class LoraLinear4bit(LoraLinear):
-    """The same around weights in 4 bit: a copy of the layer's result comes first (tuners/lora/bnb.py)."""
+    """Adapters around a linear layer in 4 bit: a copy of the layer's result comes first (tuners/lora/bnb.py)."""
 
     transformers_class = "peft.tuners.lora.bnb.Linear4bit"
 
@@ -97,7 +97,7 @@ class LoraLinear4bit(LoraLinear):
 
 
 class LoraLinear8bit(LoraLinear):
-    """The same around weights in 8 bit."""
+    """Adapters around a linear layer in 8 bit."""
 
     transformers_class = "peft.tuners.lora.bnb.Linear8bitLt"
 
@@ -290,7 +290,7 @@ class ModulesToSave(Unary):
 
 
 class TableToSave(ModulesToSave, LookUp):
-    """The same of an embedding."""
+    """An embedding of which a copy trains, and the one that was there."""
 
 
 class PeftModel(Module):

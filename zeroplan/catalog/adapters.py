@@ -10,7 +10,7 @@ from typing import Any
 from zeroplan.catalog.files import place_of, read_object
 from zeroplan.catalog.other_files import ADAPTER, ADAPTER_FILE
 from zeroplan.errors import SpecError, shown
-from zeroplan.specs.adapter import ALL_LINEAR, BIASES, CAUSAL_LM, SEQ_CLS, TOKEN_CLS, Adapter
+from zeroplan.specs.adapter import ALL_LINEAR, BIASES, CAUSAL_LM, LARGEST_RANK, SEQ_CLS, TOKEN_CLS, Adapter
 
 EXPECTED = "peft's adapter_config.json"
 NO_EFFECT = frozenset({
@@ -19,7 +19,6 @@ NO_EFFECT = frozenset({
     "corda_config", "eva_config", "lora_ga_config", "runtime_config",
 })  # fmt: skip
 """Keys that change no number of a step: names, versions, and how the matrices begin."""
-LARGEST_RANK = 1_000_000
 
 
 def read_adapter_file(path: str) -> Adapter:

@@ -16,7 +16,7 @@ from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.parallelism import grouped_ranks
 from zeroplan.errors import ContradictionError, QuantityError, SpecError, ZeroplanError, shown
-from zeroplan.request.options import OPTIONS, Options
+from zeroplan.request.options import OPTIONS, TRAINED, Options
 
 if TYPE_CHECKING:  # what reads a model takes longer to import than a file to check
     from zeroplan.request.request import Request
@@ -25,8 +25,6 @@ if TYPE_CHECKING:  # what reads a model takes longer to import than a file to ch
 
 ACCELERATORS = ("cuda", "cpu")
 SWITCH = {"yes": True, "no": False}
-TRAINED = ("lora", "lora_targets", "adapter", "quantize", "double_quant", "quant_storage", "freeze", "train")
-"""Options that say what trains."""
 CLUSTER = ("gpus", "gpu", "gpu_mem", "host_mem", "nvme", "cluster", "hostfile")
 
 

@@ -208,6 +208,8 @@ class Options(ForScript):
 
 OPTIONS = declared(Options)
 """All options, in the order of the help."""
+TRAINED = ("lora", "lora_targets", "adapter", "quantize", "double_quant", "quant_storage", "freeze", "train")
+"""Those that say what trains."""
 
 Path = str | PathLike[str]
 Number = str | float

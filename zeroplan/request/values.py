@@ -181,12 +181,10 @@ def integer(example: str = "8") -> Reader:
     return read
 
 
-LARGEST_RANK = 1_000_000
-"""Of an adapter: no weight is as wide."""
-
-
 def adapter_rank(name: str, value: Any) -> int:
     """The rank of adapters."""
+    from zeroplan.specs.adapter import LARGEST_RANK
+
     found: int = integer("16")(name, value)
     if found > LARGEST_RANK:
         raise QuantityError(

@@ -13,7 +13,7 @@ from zeroplan.plan import leanest
 from zeroplan.progress import part
 from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.request.goal import Goal
-from zeroplan.request.options import Options
+from zeroplan.request.options import TRAINED, Options
 from zeroplan.request.several import cards_named
 from zeroplan.request.values import AUTO, names
 from zeroplan.results.planning import planned, read_plan
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 FULL, LORA, QLORA = METHODS = ("full", "lora", "qlora")
 RANK = 16
 """Of adapters, where nobody says."""
-TRAINED = ("freeze", "train", "lora", "lora_targets", "adapter", "quantize", "double_quant", "quant_storage")
-"""Options that say what trains."""
 BITS = ("quantize", "double_quant", "quant_storage")
 
 

@@ -6,6 +6,8 @@ ALL_LINEAR = "all-linear"
 NONE, ALL, LORA_ONLY = "none", "all", "lora_only"
 BIASES = (NONE, ALL, LORA_ONLY)
 """Which biases of the model train beside the adapters."""
+LARGEST_RANK = 1_000_000
+"""No weight is as wide."""
 CAUSAL_LM, SEQ_CLS, TOKEN_CLS = "CAUSAL_LM", "SEQ_CLS", "TOKEN_CLS"
 
 ADDED = (

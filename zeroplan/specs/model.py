@@ -315,6 +315,11 @@ class Model(NamedTuple):
         return sum([prod(each.matrix) for each in self.tensors])
 
     @property
+    def added(self) -> tuple[int, ...]:
+        """Indices of those that peft has added."""
+        return _training(self).added
+
+    @property
     def packed(self) -> tuple[ParameterSpec, ...]:
         """The tensors that hold weights in 4 or 8 bit."""
         return tuple([each for each in self.tensors if each.packed]) if self.quantization else ()
@@ -328,6 +333,7 @@ class Model(NamedTuple):
 class _Training(NamedTuple):
     trainable: tuple[int, ...]
     frozen: frozenset[int]
+    added: tuple[int, ...]
     elements: int
     largest_trainable: ParameterSpec
     largest: ParameterSpec
@@ -338,9 +344,11 @@ def _training(model: Model) -> _Training:
     """What follows from the model's tensors; counted once, as models are hashed by identity."""
     trainable = tuple([index for index, tensor in enumerate(model.tensors) if tensor.trainable])
     frozen = frozenset(range(len(model.tensors))).difference(trainable)
+    named = enumerate(model.tensors if model.adapter else ())
+    added = tuple([index for index, tensor in named if is_added(tensor.name)])
     tensors = [model.tensors[index] for index in trainable]
     largest = (max(several, key=lambda tensor: tensor.elements) for several in (tensors, model.tensors))
-    return _Training(trainable, frozen, sum([tensor.elements for tensor in tensors]), *largest)
+    return _Training(trainable, frozen, added, sum([tensor.elements for tensor in tensors]), *largest)
 
 
 def with_frozen(model: Model, patterns: Sequence[str], trainable: Sequence[str] = ()) -> Model:

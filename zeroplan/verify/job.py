@@ -75,13 +75,13 @@ def with_adapter(model: torch.nn.Module, case: dict[str, Any], device: str) -> t
     import peft
     from peft.tuners.lora import layer
 
-    told = _told_of_partitions(case) if case.get("zero_init") else None
+    partitions = _partitions_for_peft(case) if case.get("zero_init") else None
     if device == "meta":  # torch.autocast knows no such device: verify.autocast reads the CPU's
         layer._LoraFactorsProxy.forward = _fold
     with torch.device(device):
         config = peft.LoraConfig(**case["adapter"])
         wrapped: torch.nn.Module = peft.get_peft_model(model, config, autocast_adapter_dtype=False)
-    del told
+    del partitions
     for name, parameter in wrapped.named_parameters():
         if ".lora_" in name:
             parameter.data = parameter.data.to(training_dtype(case["ds_config"]))
@@ -93,7 +93,7 @@ def _fold(self: Any, weight: torch.Tensor) -> torch.Tensor:
         return torch.baddbmm(weight, self.lhs, self.rhs, alpha=self.scaling)
 
 
-def _told_of_partitions(case: dict[str, Any]) -> Any:
+def _partitions_for_peft(case: dict[str, Any]) -> Any:
     """What tells peft that weights are partitioned, for as long as it lives."""
     from transformers.integrations import HfDeepSpeedConfig
 

@@ -182,9 +182,7 @@ def _lora(words: Words) -> Trains:
     words.look_at("lora_fan_in_fan_out", "lora_model_dir", "peft")
 
     def trained(model: Model) -> Trained:
-        if words("lora_model_dir") is not None:
-            raise words.refuse("lora_model_dir", "new adapters: its adapter_config.json says what trains",
-                               "--adapter and its folder")  # fmt: skip
+        words.refuse_earlier_adapter("lora_model_dir")
         names = targets
         if linear:
             own = (targets,) if isinstance(targets, str) else targets

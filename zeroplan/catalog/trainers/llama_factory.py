@@ -126,9 +126,7 @@ def _lora(words: Words) -> Trains:
     words.look_at("adapter_name_or_path", "create_new_adapter", "resize_vocab")
 
     def trained(model: Model) -> Trained:
-        if words("adapter_name_or_path") is not None:
-            raise words.refuse("adapter_name_or_path", "new adapters: its adapter_config.json says what trains",
-                               "--adapter and its folder")  # fmt: skip
+        words.refuse_earlier_adapter("adapter_name_or_path")
         if words.switch("resize_vocab") and not saved:
             raise words.refuse("resize_vocab", "additional_target beside it", "additional_target: embed_tokens,lm_head")
         names = linear_names(model, without=("lm_head",)) if targets == (ALL,) else targets

@@ -57,6 +57,12 @@ class Words:
             if self(key) not in (None, False, [], {}, 0) and str(self(key)).lower() not in FALSE:
                 raise self.refuse(key, f"it left out: {why}")
 
+    def refuse_earlier_adapter(self, key: str) -> None:
+        """Raise `SpecError` where the key names an adapter that an earlier run has left."""
+        if self(key) is not None:
+            expected = "new adapters: its adapter_config.json says what trains"
+            raise self.refuse(key, expected, "--adapter and its folder")
+
     def read(self, key: str, reader: Callable[[Any, str], Any], usual: Any = None) -> Any:
         """A value as a reader of `catalog.adapters` takes it."""
         value = self._given(key, usual)

@@ -20,7 +20,6 @@ from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import OutOfBuffersError, parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.partitions import secondary_ranks, secondary_sizes, small_tensors
 from zeroplan.errors import ContradictionError
-from zeroplan.specs.adapter import is_added
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import ParameterSpec
 from zeroplan.specs.strategy import Offload, Strategy
@@ -303,14 +302,8 @@ def access_order_of(job: Job) -> AccessOrder:
     order = job.execution
     return access_order(
         tensor_sizes(job), (order.forward, job.backward_hooks), order.leaves, order.subtrees, order.parametrized,
-        _numbered_last(job),
+        frozenset(job.model.added if job.strategy.builds_partitioned else ()),  # these are numbered last
     )
-
-
-def _numbered_last(job: Job) -> frozenset[int]:
-    """What peft adds to a model that zero.Init has partitioned."""
-    tensors = job.model.tensors if job.model.adapter and job.strategy.builds_partitioned else ()
-    return frozenset(index for index, tensor in enumerate(tensors) if is_added(tensor.name))
 
 
 DEFAULT_SIZE = Offload("nvme").buffer_size

@@ -28,7 +28,6 @@ from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_sizes, tr
 from zeroplan.costs.outside import outside
 from zeroplan.formulas import hosted, transient, transient_stage_3
 from zeroplan.ledger import DTYPE_BYTES, Line, line, total
-from zeroplan.specs.adapter import is_added
 from zeroplan.specs.job import Job
 
 
@@ -196,7 +195,7 @@ def _partition(job: Job, tracker: AllocationTracker) -> None:
     """What was built whole is replaced tensor by tensor."""
     dtype, stays, second = job.strategy.dtype, not job.strategy.offload_param, secondary_sizes(job)
     sizes = tensor_sizes(job)
-    for index in _added(job) if job.strategy.builds_partitioned else range(len(sizes)):
+    for index in job.model.added if job.strategy.builds_partitioned else range(len(sizes)):
         if second:
             tracker.allocate(transient_stage_3.secondary_partitions, dtype, stays * second[index])
         tracker.allocate(transient_stage_3.parameter_partitions, dtype, stays * ceil_div(sizes[index], job.ranks))
@@ -206,7 +205,7 @@ def _partition(job: Job, tracker: AllocationTracker) -> None:
 def _built_partitioned(job: Job) -> AllocationTracker:
     """What zero.Init has partitioned, and whole what peft added to it afterwards."""
     tracker, dtype, stays = AllocationTracker(), job.strategy.dtype, not job.strategy.offload_param
-    added, partitions, second = _added(job), shard_sizes(job), secondary_sizes(job)
+    added, partitions, second = job.model.added, shard_sizes(job), secondary_sizes(job)
     for category, sizes in (
         (transient_stage_3.parameter_partitions, partitions), (transient_stage_3.secondary_partitions, second),
     ):  # fmt: skip
@@ -214,12 +213,6 @@ def _built_partitioned(job: Job) -> AllocationTracker:
             tracker.allocate(category, dtype, stays * (sum(sizes) - sum(sizes[index] for index in added)))
     tracker.allocate(transient.model_as_built, dtype, sum(tensor_sizes(job)[index] for index in added))
     return tracker
-
-
-def _added(job: Job) -> list[int]:
-    """Tensors of adapters."""
-    tensors = job.model.tensors if job.model.adapter else ()
-    return [index for index, tensor in enumerate(tensors) if is_added(tensor.name)]
 
 
 def _master_weights(job: Job, tracker: AllocationTracker) -> None:

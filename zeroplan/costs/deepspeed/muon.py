@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.cache import cached
 from zeroplan.errors import ContradictionError
-from zeroplan.specs.adapter import is_added
 from zeroplan.specs.job import Job
 
 GATHER_BUFFERS = "gather buffers"
@@ -40,8 +39,8 @@ def halves(job: Job, members: Sequence[int]) -> list[list[int]]:
     own = [index for index in members if index in muons]
     if not job.strategy.builds_partitioned:
         own.sort(key=lambda index: tensors[index].shape, reverse=True)
-    elif job.model.adapter:
-        own.sort(key=lambda index: tensors[index].shape if is_added(tensors[index].name) else (0,), reverse=True)
+    elif added := frozenset(job.model.added):
+        own.sort(key=lambda index: tensors[index].shape if index in added else (0,), reverse=True)
     return [half for half in (own, [index for index in members if index not in muons]) if half]
 
 

@@ -18,7 +18,6 @@ from zeroplan.costs.deepspeed.partitions import sub_group_members
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import states
 from zeroplan.ledger import DTYPE_BYTES, Line, line
-from zeroplan.specs.adapter import is_added
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.quantization import BLOCK, INT8, OUTER_BLOCK
@@ -139,8 +138,7 @@ def built_states(job: Job) -> list[Line]:
     strategy, psi = job.strategy, job.model.trainable_parameters
     wrapped = strategy.stage > 0 or strategy.element_bytes == 2
     if strategy.stage == 3 and strategy.builds_partitioned:
-        tensors = job.model.tensors if job.model.adapter else ()
-        psi = sum(tensor.elements for tensor in tensors if tensor.trainable and is_added(tensor.name))
+        psi = sum(job.model.tensors[index].elements for index in job.model.added)
     if strategy.optimizer != "adagrad" or strategy.offload_optimizer or not (psi and wrapped):
         return []
     return [line("optimizer states", states.built_states, strategy.dtype, psi=psi, w=strategy.element_bytes)]
