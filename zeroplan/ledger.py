@@ -26,7 +26,9 @@ Rule = Callable[..., int]
 
 DTYPE_BYTES = {
     "float64": 8, "float32": 4, "int64": 8, "int32": 4, "float16": 2, "bfloat16": 2, "bool": 1, "uint8": 1, "int8": 1,
+    "mixed": 1,
 }  # fmt: skip
+"""Bytes of an element of each dtype, as torch names it; tensors of several together are `mixed`, counted in bytes."""
 
 
 class Detail(IntEnum):

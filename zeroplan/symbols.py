@@ -68,6 +68,7 @@ SYMBOLS: dict[str, Symbol] = {
     "indices": Symbol("ι", "columns", "columns that ZenFlow has chosen, as often as they are kept"),
     "blocks": Symbol("Bq", "blocks", "of 64 weights in 4 bit, which share a scale"),
     "outer": Symbol("Bo", "blocks", "of 256 such scales, which share one"),
+    "codes": Symbol("Ic", "weights", "in 8 bit, a byte each"),
     "rows": Symbol("Ir", "rows", "of weights in 8 bit, each with a scale"),
     "tensors": Symbol("t", "tensors", "how many of them"),
     "size": Symbol("S", "bytes", "bytes of the line itself"),

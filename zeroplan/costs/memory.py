@@ -34,6 +34,8 @@ class PhaseMemory(NamedTuple):
     backward_pass: PassProfile | None = None
     first_forward_pass: PassProfile | None = None
     first_backward_pass: PassProfile | None = None
+    counted_in_passes: tuple[str, ...] = ()
+    """Names of residents that forward and backward themselves count, as they go there."""
 
 
 MADE_BY_THE_STEP = ("optimizer states", "norm and flags", "chosen columns")
@@ -113,13 +115,14 @@ def timeline(
     updated = tuple(entry for entry in trained if entry.name not in phase_memory.away_in_the_step)
     unborn = (*phase_memory.away_in_the_step, *MADE_BY_THE_STEP)
     started = tuple(entry for entry in trained if entry.name not in unborn)
+    passed = tuple(entry for entry in trained if entry.name not in phase_memory.counted_in_passes)
     return Tier(
         tuple(resident),
         (
             *_first(job, started, phase_memory, alive, detail=detail),
             Moment("init", "inside initialize", init),
-            *_passes(job, trained, phase_memory, alive, detail=detail),
-            Moment("step", "begins", (*trained, *phase_memory.before_step)),
+            *_passes(job, passed, phase_memory, alive, detail=detail),
+            Moment("step", "begins", (*passed, *phase_memory.before_step)),
             Moment("step", "optimizer", (*updated, *phase_memory.step)),
             Moment("step", "parameters gathered again", (*trained, *phase_memory.gathering)),
         ),

@@ -79,6 +79,13 @@ def row_scales(rows: int) -> int:
     return 4 * rows
 
 
+def kept_codes(codes: int) -> int:
+    """Ic -- weights in 8 bit at stage 3, whole on each rank beside their partitions: the module keeps what its parameter
+    was made of [bitsandbytes nn/modules.py:Linear8bitLt.init_8bit_state].
+    """
+    return codes
+
+
 def whole_master(psi: int) -> int:
     """4·Ψ -- the fp32 copy that 16-bit training updates, whole on each rank [DeepSpeed runtime/fp16]."""
     return 4 * psi

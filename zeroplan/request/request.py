@@ -79,8 +79,6 @@ class Request(NamedTuple):
     def jobs(self) -> list[Job]:
         """One job per stage asked for: all four, or those that the stated offload allows."""
         stages = [self.fixed["stage"]] if "stage" in self.fixed else STAGES[self._lowest_stage() :]
-        if self.model.quantization and self.model.quantization.stored_dtype:
-            stages = [stage for stage in stages if stage < STAGES[-1]]
         return [self.job(stage=stage, **self.free_sizes) for stage in stages]
 
     def job(self, **changes: Any) -> Job:

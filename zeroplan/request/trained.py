@@ -167,10 +167,7 @@ def of_quantized(fixed: Mapping[str, Any], quantization: Quantization) -> Readin
     """
     from zeroplan.specs.quantization import INT8
 
-    precision, stage = fixed.get("precision", "bf16"), fixed.get("stage")
-    optimizer = fixed.get("offload_optimizer")
-    if fixed.get("offload_param") or (optimizer and optimizer.device == "nvme"):
-        stage = 3  # which alone does that
+    precision = fixed.get("precision", "bf16")
     if fixed.get("zero_init"):
         raise ContradictionError("--zero-init yes: transformers builds no quantized model under deepspeed.zero.Init; "
                                  "leave it out")  # fmt: skip
@@ -181,10 +178,4 @@ def of_quantized(fixed: Mapping[str, Any], quantization: Quantization) -> Readin
             f"--quant-storage {quantization.storage}: DeepSpeed casts it to {precision} as numbers, and the weights "
             f"are lost; write --quant-storage {precision}, or uint8"
         )
-    if stage == 3 and quantization.stored_dtype:
-        what = "--quantize int8" if quantization.kind == INT8 else "--quant-storage uint8"
-        instead = "--quantize nf4" if quantization.kind == INT8 else f"--quant-storage {precision}"
-        raise ContradictionError(f"{what} at stage 3 is not planned; write {instead}, or a lower --stage")
-    left_out = quantization.stored_dtype and stage is None
-    unplanned = f"ZeRO-3 left out: weights in {quantization.stored_dtype} at stage 3 are not planned (--quant-storage)"
-    return Reading({"zero_init": False, "built_on": "gpu"}, (unplanned,) if left_out else ())
+    return Reading({"zero_init": False, "built_on": "gpu"})

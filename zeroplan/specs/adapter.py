@@ -54,6 +54,8 @@ class Adapter(NamedTuple):
     modules_to_save: tuple[str, ...] = ()
     """Modules, by the ends of their names, of which a copy trains as a whole."""
     task_type: str | None = None
+    autocast_adapter_dtype: bool = False
+    """An argument of get_peft_model: adapters of a model in 16 bit are made in float32."""
 
     @property
     def targets_all_linear(self) -> bool:

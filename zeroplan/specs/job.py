@@ -42,6 +42,15 @@ class Job(NamedTuple):
         return self.strategy.micro_batch * self.workload.seq
 
     @property
+    def adapter_dtype(self) -> str:
+        """Of what peft adds: its own float32 (autocast_adapter_dtype) where deepspeed.zero.Init has built the model,
+        which DeepSpeed takes as it is; else it casts them with the rest (runtime/engine.py:_cast_module_mixed_precision).
+        """
+        strategy, adapter = self.strategy, self.model.adapter
+        stays = strategy.stage == 3 and strategy.builds_partitioned
+        return "float32" if stays and adapter and adapter.autocast_adapter_dtype else strategy.dtype
+
+    @property
     def leaves(self) -> LeafModules:
         """Leaf modules are known to stage 3 alone."""
         return self.strategy.leaves if self.strategy.stage == 3 else NO_LEAVES

@@ -10,7 +10,7 @@ from zeroplan.errors import ContradictionError
 from zeroplan.specs.adapter import Adapter, is_added
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import AllocatedActivations, Execution, Timeline
-from zeroplan.specs.quantization import Quantization
+from zeroplan.specs.quantization import INT8, Quantization
 
 if TYPE_CHECKING:
     from zeroplan.specs.account import BackwardShare, Flops, RecomputedShare, SavedActivations
@@ -323,6 +323,11 @@ class Model(NamedTuple):
     def packed(self) -> tuple[ParameterSpec, ...]:
         """The tensors that hold weights in 4 or 8 bit."""
         return tuple([each for each in self.tensors if each.packed]) if self.quantization else ()
+
+    @property
+    def in_8_bit(self) -> bool:
+        """Whether those are 8-bit codes, which bitsandbytes' modules keep beside their parameters."""
+        return self.quantization is not None and self.quantization.kind == INT8
 
     @property
     def largest_trainable(self) -> ParameterSpec:

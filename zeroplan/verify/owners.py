@@ -143,16 +143,14 @@ def _claims(engine: Any, model: torch.nn.Module, given: dict[str, torch.Tensor])
     """Kinds of tensors, the most telling first: the first claim on a storage counts."""
     yield from (("inputs", tensor) for tensor in given.values())
     yield from (("model buffers", buffer) for buffer in model.buffers())
-    for parameter in model.parameters():
-        if getattr(parameter, "quant_state", None) is not None or getattr(parameter, "SCB", None) is not None:
-            from zeroplan.verify.quantized import states
-
-            yield from (("quantization states", tensor) for tensor in states(model))
-            break
     optimizer = getattr(engine, "optimizer", None)
     if optimizer is not None:
         yield from _of_optimizer(optimizer)
     yield from _of_parameters(model)
+    if any(type(module).__module__.startswith("bitsandbytes.") for module in model.modules()):
+        from zeroplan.verify.quantized import states
+
+        yield from (("quantization states", tensor) for tensor in states(model))
     for root, value in (("engine", engine), ("model", model)):
         for path, tensor in inside(value, root):
             yield path, tensor

@@ -62,14 +62,16 @@ def settings(quantization: Quantization, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def states(model: torch.nn.Module) -> list[torch.Tensor]:
-    """What bitsandbytes keeps beside packed weights."""
+    """What bitsandbytes keeps beside packed weights; in 8 bit codes go from the weight to the module as it first runs."""
     found: list[torch.Tensor] = []
     for module in model.modules():
         state = getattr(module, "quant_state", None)
         if state is not None and not isinstance(state, torch.Tensor):
             outer = [state.state2.absmax, state.state2.code, state.offset] if state.state2 is not None else []
             found += [state.absmax, state.code, *outer]
-        found += [each for each in (getattr(getattr(module, "weight", None), "SCB", None),) if each is not None]
+        kept = (getattr(owner, name, None) for owner in (getattr(module, "weight", None), getattr(module, "state", None))
+                for name in ("SCB", "CB"))  # fmt: skip
+        found += [each for each in kept if isinstance(each, torch.Tensor)]
     return found
 
 

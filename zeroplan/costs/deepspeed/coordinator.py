@@ -83,7 +83,9 @@ class Coordinator(GatheredStorages):
         """After the optimizer's step: everything partitioned, then each persistent tensor gathered by itself."""
         for index in self.available:
             self.swapper.release(index)
-        self.available, self.storage, self.buffers, self.gathered = set(self.persistent), {}, [], 0
+        self.available, self.buffers = set(self.persistent), []
+        self.storage = {index: self.received[index] for index in self.settings.persistent_to_replace}
+        self.gathered = sum(self.storage.values())
         self.views, self.copied, self.most, self.waiting = set(), 0, 0, NOTHING
         self.secondary &= self.frozen
         self.swapper.fetch(sorted(self.persistent))
@@ -172,6 +174,8 @@ class Coordinator(GatheredStorages):
         inside, available = self.inside, self.available
         for index in tensors:
             inside[index].discard(module)
+            if index in self.settings.replaced and not backward:
+                self.gathered -= self.storage.pop(index, 0)
         released = self._to_release(module, tensors)
         if self.settings.held and not (backward or pass_index):
             self.captured.update(index for index in tensors if self._is_captured(index, module))

@@ -25,6 +25,7 @@ from zeroplan.costs.deepspeed import (
     nvme_swap,
     offload_copies,
     optimizer_states,
+    partitions,
     stage_0,
     stage_3,
     stages_1_2,
@@ -56,6 +57,7 @@ class DeepSpeed:
         optimizer_states.check_adagrad(job)
         muon.check(job)
         if job.strategy.stage == 3:
+            partitions.check_dtypes(job)
             nvme_swap.check_buffers(job)
             nvme_swap.check_read_twice(job)
 

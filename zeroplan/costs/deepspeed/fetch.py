@@ -18,7 +18,16 @@ from zeroplan.costs.deepspeed.events import GatheredTimeline, MicroStep
 from zeroplan.costs.deepspeed.gathered_storages import ReplayThresholds, Settings
 from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import OutOfBuffersError, parameter_buffers, swapped_parameters
-from zeroplan.costs.deepspeed.partitions import secondary_ranks, secondary_sizes, small_tensors
+from zeroplan.costs.deepspeed.partitions import (
+    dtypes_key,
+    gathered_widths,
+    partition_dtypes,
+    persistent_tensors,
+    replaced,
+    secondary_ranks,
+    secondary_sizes,
+    small_tensors,
+)
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import ParameterSpec
@@ -41,7 +50,7 @@ def _beside_thresholds(strategy: Strategy) -> Hashable:
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential,
         on_nvme and (strategy.sub_group_size, strategy.aio_block_size, strategy.element_bytes),
         groups_key(strategy), strategy.hpz_partition_size, strategy.autocast_dtype,
-        strategy.quantized_weights and strategy.dtype, strategy.memory_efficient_linear,
+        strategy.quantized_weights and strategy.dtype, strategy.memory_efficient_linear, dtypes_key(strategy),
     )  # fmt: skip
 
 
@@ -161,16 +170,26 @@ def _settings(job: Job) -> Settings:
         _checkpointed(job), strategy.recomputing.reentrant, frozenset(swapped_parameters(job)), parameter_buffers(job),
         _low_precision(job), strategy.element_bytes if strategy.quantized_weights else 2,
         strategy.dtype if strategy.quantized_weights else "", secondary_sizes(job), secondary_ranks(job),
-        job.model.frozen, _held(job),
+        job.model.frozen, _held(job), replaced(job), replaced(job).intersection(persistent_tensors(job)), gathered_widths(job), _of_each_dtype(job),
     )  # fmt: skip
 
 
 def _held(job: Job) -> frozenset[int]:
-    """Packed weights of the layers that backward enters."""
-    if not job.model.packed:
+    """Packed weights of the layers that backward enters: 4-bit, as MatMul8bitLt keeps codes of its module's."""
+    if not job.model.packed or job.model.in_8_bit:
         return frozenset()
     entered = {index for hook in job.execution.backward if hook.enters for index in hook.tensors}
     return frozenset(index for index in entered if job.model.tensors[index].packed)
+
+
+def _of_each_dtype(job: Job) -> tuple[frozenset[int], ...]:
+    """Tensors whose gathers are one call, in the order of the calls (runtime/torch_autocast.py:sort_dtypes)."""
+    if not gathered_widths(job):
+        return ()
+    dtypes = partition_dtypes(job)
+    return tuple(
+        frozenset(index for index, each in enumerate(dtypes) if each == dtype) for dtype in sorted(set(dtypes))
+    )
 
 
 def _checkpointed(job: Job) -> frozenset[int]:

@@ -6,7 +6,7 @@ stage3_max_live_parameters, stage3_max_reuse_distance) the coordinator only asks
 replay holds for all that lie between the same two counts. Sizes are elements.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import permutations
 from math import inf
 from typing import Any, NamedTuple
@@ -38,6 +38,11 @@ class GatheredStorages:
         self.sizes, self.settings = sizes, settings
         self.persistent, self.ranks = settings.persistent, settings.ranks
         self.padded = [round_up(size, settings.ranks) for size in sizes]
+        widths = settings.widths
+        self.received = [width * padded for width, padded in zip(widths, self.padded)] if widths else self.padded
+        """Of each tensor as it is gathered by itself; `stored`: in storage of its own; as `gathered_dtype` counts."""
+        self.stored = [width * size for width, size in zip(widths, sizes)] if widths else sizes
+        self.second = [width * size for width, size in zip(widths, settings.second)] if widths else settings.second
         self.available: set[int] = set()
         self.storage: dict[int, int] = {}
         """Elements of each gathered tensor's own storage."""
@@ -107,10 +112,11 @@ class GatheredStorages:
         alone, elements, copied = len(tensors) == 1, 0, 0
         joined = joins and not alone and not self.settings.dequantized
         low_precision = set() if joined or self.ranks == 1 else tensors & self.settings.low_precision
-        for members in (low_precision, tensors - low_precision) if low_precision else (tensors,):
+        for members in self.parts(tensors, low_precision):
             if not members:
                 continue
-            full = gathered = sum([self.padded[index] for index in members])
+            full = sum([self.padded[index] for index in members])
+            gathered = received = sum([self.received[index] for index in members])
             self.gathers.append((tuple(sorted(members)), full, ranks, members is low_precision, joined, *self.place))
             if members is low_precision:  # smaller until they are converted
                 gathered = ceil_div(full, self.settings.smaller)
@@ -119,16 +125,22 @@ class GatheredStorages:
                 copied += gathered // ranks
             elements += gathered
             if self.settings.from_host and self.ranks > 1 and not joined:
-                copied += full // ranks
+                copied += received // ranks
         if (alone and not low_precision) or self.ranks == 1:
             for index in tensors:  # received in place
-                self.storage[index] = self.padded[index]
+                self.storage[index] = self.received[index]
         else:
             self.buffers.append((set(tensors), elements))
             self.joined_low_precision |= low_precision if not alone else set()
             self.views |= tensors if joined else set()
         self.gathered += elements
         self.most = max(self.most, self.gathered + self.copied + copied)
+
+    def parts(self, tensors: set[int], low_precision: set[int]) -> Sequence[Set[int]]:
+        """Of a coalesced call the tensors of each dtype, which travel by themselves."""
+        if self.settings.of_each_dtype:
+            return [tensors & each for each in self.settings.of_each_dtype]
+        return (low_precision, tensors - low_precision) if low_precision else (tensors,)
 
     def consume(self, waited: set[int]) -> None:
         """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for."""
@@ -171,8 +183,8 @@ class GatheredStorages:
         self.gathered += flat
         for index in (*sorted(low_precision), *(tensors - low_precision)):
             if index not in self.storage and index not in self.views:
-                self.storage[index] = self.sizes[index]
-                self.gathered += self.sizes[index]
+                self.storage[index] = self.stored[index]
+                self.gathered += self.stored[index]
                 if index in low_precision:
                     concurrent = self.settings.joined(self.sizes[index])
                     self.most = max(self.most, self.gathered + self.copied + concurrent)
@@ -183,8 +195,8 @@ class GatheredStorages:
     def convert(self, tensors: set[int]) -> None:
         """What came by itself, tensor by tensor."""
         for index in sorted(tensors - set(self.storage)):
-            self.storage[index] = self.sizes[index]
-            self.gathered += self.sizes[index]
+            self.storage[index] = self.stored[index]
+            self.gathered += self.stored[index]
             concurrent = self.settings.flat(self.padded[index], alone=True)
             self.most = max(self.most, self.gathered + self.copied + concurrent)
         self.available |= tensors
@@ -237,7 +249,7 @@ class GatheredStorages:
         """The secondary partition of a tensor that is about to be partitioned; beside the offloaded on the host."""
         self.secondary.add(index)
         if not self.settings.from_host and index not in self.settings.frozen:  # those stay, and count as resident
-            self.copied += self.settings.second[index]
+            self.copied += self.second[index]
             self.most = max(self.most, self.gathered + self.copied)
 
 
@@ -300,6 +312,14 @@ class Settings(NamedTuple):
     held: frozenset[int] = frozenset()
     """Of these, those whose gathered storage a node of the graph holds from forward to backward, whatever is released
     (bitsandbytes' MatMul4Bit)."""
+    replaced: frozenset[int] = frozenset()
+    """Those that other storage takes the place of as forward leaves their module (bitsandbytes' Linear8bitLt)."""
+    persistent_to_replace: frozenset[int] = frozenset()
+    """Of these, those that are gathered after each step, and stay so until then."""
+    widths: Sequence[int] = ()
+    """How much storage an element of each tensor takes, where they have several dtypes."""
+    of_each_dtype: tuple[frozenset[int], ...] = ()
+    """The tensors of each dtype then, in the order of their calls."""
 
     def joined(self, size: int) -> int:
         """Elements beside a tensor while its pieces are joined in the dtype that they came in."""

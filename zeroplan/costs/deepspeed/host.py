@@ -43,10 +43,11 @@ from zeroplan.costs.deepspeed.optimizer_states import (
 )
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
+    partition_dtypes,
     secondary_sizes,
-    shard_elements,
     shard_sizes,
     trainable_shard_elements,
+    trained_dtype,
     transient_secondary_sizes,
 )
 from zeroplan.costs.passes import timeline_request
@@ -97,10 +98,15 @@ def tier(job: Job) -> Tier:
         concurrent = line("flattened on the host", hosted.flattened, strategy.dtype, flat=flat, w=w, ranks=ranks)
         moments.append(Moment("init", "the card has no room for flat copies", (concurrent,)))
     if strategy.stage == 3 and not strategy.offload_param:
-        shards = shard_elements(job)
-        passing = line("partitions", hosted.defragmented, strategy.dtype, shards=shards, w=w, ranks=ranks)
-        moments.append(Moment("init", "partitions are laid side by side", (passing,)))
+        moments.append(Moment("init", "partitions are laid side by side", tuple(_defragmented(job))))
     return Tier(resident, tuple(moments))
+
+
+def _defragmented(job: Job) -> Iterator[Line]:
+    """Those of all that trains (runtime/zero/stage3.py:_get_parameter_partitions)."""
+    dtype, ranks = trained_dtype(job), job.cluster.gpus_per_node
+    shards = trainable_shard_elements(job)
+    yield line("partitions", hosted.defragmented, dtype, shards=shards, w=DTYPE_BYTES[dtype], ranks=ranks)
 
 
 @cached(order_free_key)
@@ -212,13 +218,14 @@ def stage_3(job: Job) -> Iterator[HostAllocation]:
     if strategy.offload_param and strategy.offload_param.device == "cpu":
         sizes = shard_sizes(job)
         shards = [sum([sizes[index] for index in members]) for members in group_members(job)]
-        yield HostAllocation("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)
+        trained = trained_dtype(job)
+        yield HostAllocation("parameters", trained, _bytes(shards, trained), TORCH)
         pin = TORCH if strategy.offload_param.pin_memory else PAGEABLE
-        frozen, secondary = sorted(job.model.frozen), secondary_sizes(job)
-        shards = [sizes[index] for index in frozen]
-        yield HostAllocation(FROZEN, strategy.dtype, _bytes(shards, strategy.dtype), pin)
-        second = [secondary[index] for index in frozen] if secondary else []
-        yield HostAllocation("secondary partitions", strategy.dtype, _bytes(second, strategy.dtype), pin)
+        secondary, dtypes = secondary_sizes(job), partition_dtypes(job)
+        for name, each in ((FROZEN, sizes), ("secondary partitions", secondary)):
+            for dtype in sorted(set(dtypes)):
+                shards = [each[index] for index in sorted(job.model.frozen) if each and dtypes[index] == dtype]
+                yield HostAllocation(name, dtype, _bytes(shards, dtype), pin)
     elif strategy.offload_param:
         yield from parameter_blocks(job)
 
@@ -227,9 +234,8 @@ def _secondary(job: Job) -> Iterator[HostAllocation]:
     """A second copy of offloaded parameters that train lies beside the first until the step's end (hpZ)."""
     if offload := job.strategy.offload_param:
         pin = TORCH if offload.pin_memory else PAGEABLE
-        yield HostAllocation(
-            "secondary partitions", job.strategy.dtype, _bytes(transient_secondary_sizes(job), job.strategy.dtype), pin
-        )
+        dtype = trained_dtype(job)
+        yield HostAllocation("secondary partitions", dtype, _bytes(transient_secondary_sizes(job), dtype), pin)
 
 
 def _bytes(elements: Iterable[int], dtype: str) -> tuple[int, ...]:

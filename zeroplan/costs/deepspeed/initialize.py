@@ -24,7 +24,13 @@ from zeroplan.costs.deepspeed.optimizer_states import (
     state_bytes,
     temporaries,
 )
-from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_sizes, trainable_shard_elements
+from zeroplan.costs.deepspeed.partitions import (
+    partition_dtypes,
+    secondary_sizes,
+    shard_sizes,
+    trainable_shard_elements,
+    trained_dtype,
+)
 from zeroplan.costs.outside import outside
 from zeroplan.formulas import hosted, transient, transient_stage_3
 from zeroplan.ledger import DTYPE_BYTES, Line, line, total
@@ -184,18 +190,19 @@ def init_stage_3(job: Job) -> tuple[Line, ...]:
             tracker.allocate(transient_stage_3.reduce_bucket, dtype, strategy.reduce_bucket_size)
     if not strategy.offload_optimizer:
         tracker.allocate(transient_stage_3.gradient_partitions, strategy.accumulation, trainable_shard_elements(job))
-    largest = job.model.largest_trainable.elements  # each is gathered once to have its hook
-    tracker.allocate(transient_stage_3.gathered_parameters, strategy.dtype, round_up(largest, job.ranks))
+    largest, dtype = job.model.largest_trainable.elements, trained_dtype(job)  # each is gathered once to have its hook
+    tracker.allocate(transient_stage_3.gathered_parameters, dtype, round_up(largest, job.ranks))
     if strategy.offload_param:
-        tracker.allocate(transient_stage_3.partitions_from_host, strategy.dtype, ceil_div(largest, job.ranks))
+        tracker.allocate(transient_stage_3.partitions_from_host, dtype, ceil_div(largest, job.ranks))
     return (*tracker.peak_lines(), *model_buffers(job))
 
 
 def _partition(job: Job, tracker: AllocationTracker) -> None:
     """What was built whole is replaced tensor by tensor."""
-    dtype, stays, second = job.strategy.dtype, not job.strategy.offload_param, secondary_sizes(job)
-    sizes = tensor_sizes(job)
+    stays, second = not job.strategy.offload_param, secondary_sizes(job)
+    sizes, dtypes = tensor_sizes(job), partition_dtypes(job)
     for index in job.model.added if job.strategy.builds_partitioned else range(len(sizes)):
+        dtype = dtypes[index]
         if second:
             tracker.allocate(transient_stage_3.secondary_partitions, dtype, stays * second[index])
         tracker.allocate(transient_stage_3.parameter_partitions, dtype, stays * ceil_div(sizes[index], job.ranks))
@@ -204,14 +211,14 @@ def _partition(job: Job, tracker: AllocationTracker) -> None:
 
 def _built_partitioned(job: Job) -> AllocationTracker:
     """What zero.Init has partitioned, and whole what peft added to it afterwards."""
-    tracker, dtype, stays = AllocationTracker(), job.strategy.dtype, not job.strategy.offload_param
+    tracker, dtype, stays = AllocationTracker(), job.strategy.dtype, not job.strategy.offload_param  # none is packed
     added, partitions, second = job.model.added, shard_sizes(job), secondary_sizes(job)
     for category, sizes in (
         (transient_stage_3.parameter_partitions, partitions), (transient_stage_3.secondary_partitions, second),
     ):  # fmt: skip
         if sizes:
             tracker.allocate(category, dtype, stays * (sum(sizes) - sum(sizes[index] for index in added)))
-    tracker.allocate(transient.model_as_built, dtype, sum(tensor_sizes(job)[index] for index in added))
+    tracker.allocate(transient.model_as_built, job.adapter_dtype, sum(tensor_sizes(job)[index] for index in added))
     return tracker
 
 
@@ -222,7 +229,7 @@ def _master_weights(job: Job, tracker: AllocationTracker) -> None:
     """
     strategy, groups = job.strategy, [group.elements for group in on_gpu(job)]
     for elements, group in zip(groups, on_gpu(job), strict=True):
-        converted = elements if strategy.dtype != strategy.master else 0
+        converted = elements if trained_dtype(job) != strategy.master else 0
         with tracker.transient((transient_stage_3.converted_weights, strategy.master, converted)):
             tracker.allocate(transient.master_weights, strategy.master, elements)
             if group.muon:

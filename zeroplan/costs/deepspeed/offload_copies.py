@@ -39,9 +39,13 @@ from zeroplan.costs.deepspeed.nvme_swap import (
     swapped_parameters,
 )
 from zeroplan.costs.deepspeed.partitions import (
+    by_dtype,
+    partition_dtypes,
     persistent_tensors,
     secondary_ranks,
+    shard_sizes,
     sub_groups,
+    trained_dtype,
     transient_secondary_sizes,
 )
 from zeroplan.costs.deepspeed.reduction import to_host
@@ -197,30 +201,37 @@ def _of_muon(job: Job, momentum: str) -> Iterator[Copied]:
 
 def _parameters(job: Job) -> Iterator[Copied]:
     """Whichever side updates them, they end where they are kept; kept on the host, each gather fetches them."""
-    strategy, w, ranks = job.strategy, job.strategy.element_bytes, job.ranks
-    here = sum(group.elements for group in on_gpu(job))
-    updated, dtype = copied.updated_parameters, strategy.dtype
+    strategy, trained = job.strategy, trained_dtype(job)
+    here, w = sum(group.elements for group in on_gpu(job)), DTYPE_BYTES[trained]
+    updated = copied.updated_parameters
     if not strategy.offload_param:
-        yield _copied(HOST, GPU, "updated parameters", updated, dtype, moved=sum(sub_groups(job)) - here, w=w)
+        yield _copied(HOST, GPU, "updated parameters", updated, trained, moved=sum(sub_groups(job)) - here, w=w)
         return
-    yield _copied(GPU, HOST, "updated parameters", updated, dtype, moved=here, w=w)
+    yield _copied(GPU, HOST, "updated parameters", updated, trained, moved=here, w=w)
     when, issued = gathers(job)
-    sizes = tensor_sizes(job)
+    sizes, dtypes, shards = tensor_sizes(job), partition_dtypes(job), shard_sizes(job)
     times = strategy.grad_accum if when == MICRO_STEP else 1
-    shares = {False: 0, True: 0}
+    shares, quantized = dict[str, int](), 0
     for gather in issued:  # what is quantized by itself is converted first
-        shares[strategy.quantized_weights and len(gather.tensors) == 1] += gather.elements // gather.ranks
-    yield _copied(HOST, GPU, "parameter partitions", copied.fetched_partitions, dtype,
-                  accum=times, moved=shares[False], w=w)  # fmt: skip
+        share = gather.elements // gather.ranks
+        if strategy.quantized_weights and len(gather.tensors) == 1:
+            quantized += share
+        else:
+            dtype = dtypes[gather.tensors[0]]
+            shares[dtype] = shares.get(dtype, 0) + share
+    for dtype, share in shares.items():
+        yield _copied(HOST, GPU, "parameter partitions", copied.fetched_partitions, dtype,
+                      accum=times, moved=share, w=DTYPE_BYTES[dtype])  # fmt: skip
     yield _copied(HOST, GPU, "parameter partitions", copied.fetched_to_quantize, "float16",
-                  accum=times, moved=shares[True], w=2)  # fmt: skip
+                  accum=times, moved=quantized, w=2)  # fmt: skip
     second = sum(
         max(0, min(share, size - rank_of(job) % secondary_ranks(job) * share))  # padding is not copied
         for share, size in zip(transient_secondary_sizes(job), sizes, strict=False)
     )
-    yield _copied(GPU, HOST, "secondary partitions", copied.secondary_partitions, dtype, moved=second, w=w)
-    persistent = sum(ceil_div(sizes[index], ranks) for index in persistent_tensors(job))
-    yield _copied(HOST, GPU, "persistent parameters", copied.persistent_partitions, dtype, moved=persistent, w=w)
+    yield _copied(GPU, HOST, "secondary partitions", copied.secondary_partitions, trained, moved=second, w=w)
+    for dtype, persistent in by_dtype(job, {index: shards[index] for index in persistent_tensors(job)}).items():
+        yield _copied(HOST, GPU, "persistent parameters", copied.persistent_partitions, dtype,
+                      moved=persistent, w=DTYPE_BYTES[dtype])  # fmt: skip
 
 
 def _files(job: Job) -> Iterator[Copied]:

@@ -83,7 +83,9 @@ def quantization_states(job: Job) -> list[Line]:
         return []
     if quantization.kind == INT8:
         rows = sum(each.matrix[0] for each in packed)
-        return [line(QUANTIZATION, states.row_scales, "float32", rows=rows)]
+        codes = sum(each.elements for each in packed) if job.strategy.stage == 3 else 0
+        kept = [line(QUANTIZATION, states.kept_codes, "int8", codes=codes)] if codes else []
+        return [line(QUANTIZATION, states.row_scales, "float32", rows=rows), *kept]
     blocks = [ceil_div(each.matrix[0] * each.matrix[1], BLOCK) for each in packed]
     if not quantization.double:
         return [line(QUANTIZATION, states.block_scales, "float32", blocks=sum(blocks), tensors=len(packed))]

@@ -6,13 +6,14 @@ partition_parameters.py. Sizes are elements.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.cache import cached, no_key
 from zeroplan.costs.deepspeed.layout import group_members, groups_key, rank_of, tensor_sizes
 from zeroplan.errors import ContradictionError
+from zeroplan.ledger import DTYPE_BYTES
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -64,6 +65,88 @@ def padded_sizes(job: Job) -> list[int]:
     """Elements of all ranks' partitions of each tensor."""
     ranks = job.ranks
     return [ranks * share for share in shard_sizes(job)]
+
+
+def dtypes_key(strategy: Strategy) -> Hashable:
+    return strategy.dtype, strategy.stage == 3 and strategy.builds_partitioned
+
+
+@cached(dtypes_key)
+def partition_dtypes(job: Job) -> list[str]:
+    """Dtype of each tensor's partition at stage 3, in which it is gathered: the training precision's, a packed weight's
+    own, or that of adapters.
+    """
+    training, of_adapters, added = job.strategy.dtype, job.adapter_dtype, frozenset(job.model.added)
+    return [
+        of_adapters if index in added else (tensor.packed and tensor.dtype) or training
+        for index, tensor in enumerate(job.model.tensors)
+    ]
+
+
+def trained_dtype(job: Job) -> str:
+    """Of the first parameter that trains: DeepSpeed takes it for all of them (runtime/zero/stage3.py: self.dtype)."""
+    return partition_dtypes(job)[job.model.trainable[0]]
+
+
+MIXED = "mixed"
+
+
+@cached(dtypes_key)
+def gathered_dtype(job: Job) -> str:
+    """What tensors are counted in that are gathered together: their dtype, or bytes where they have several."""
+    dtypes = set(partition_dtypes(job))
+    return dtypes.pop() if len(dtypes) == 1 else MIXED
+
+
+@cached(dtypes_key)
+def gathered_widths(job: Job) -> list[int]:
+    """Of each tensor's elements, how many of `gathered_dtype` one is; empty where each is one."""
+    if gathered_dtype(job) != MIXED:
+        return []
+    return [DTYPE_BYTES[dtype] for dtype in partition_dtypes(job)]
+
+
+def check_dtypes(job: Job) -> None:
+    """Raise `ContradictionError` where DeepSpeed stops at partitions of several dtypes, or they are not planned."""
+    strategy, dtypes = job.strategy, partition_dtypes(job)
+    if len({dtypes[index] for index in job.model.trainable}) > 1:
+        other = next(job.model.tensors[at].name for at in job.model.trainable if dtypes[at] == strategy.dtype)
+        raise ContradictionError(
+            f"stage 3 under deepspeed.zero.Init with adapters in float32, and {other} in {strategy.dtype}, which trains "
+            "too: DeepSpeed stops in initialize (all partitions need one dtype); write autocast_adapter_dtype=False in "
+            "get_peft_model and --adapter-dtype training"
+        )
+    if what := unplanned(job):
+        raise ContradictionError(
+            f"{what} with parameters of several dtypes at stage 3 ({', '.join(sorted(set(dtypes)))}): DeepSpeed takes "
+            "all for the first one's; leave it out"
+        )
+
+
+def unplanned(job: Job) -> str:
+    """What is not planned with partitions of several dtypes, if that is asked for."""
+    strategy = job.strategy
+    asked = {
+        "stage3_use_all_reduce_for_fetch_params": strategy.all_reduce_for_fetch,
+        "zero_quantized_weights": strategy.quantized_weights, "torch_autocast": strategy.autocast_dtype,
+        "offload_param nvme": strategy.offload_param and strategy.offload_param.device == "nvme",
+    }  # fmt: skip
+    several = gathered_dtype(job) == MIXED
+    return next((key for key, value in asked.items() if value and several), "")
+
+
+def by_dtype(job: Job, elements: Mapping[int, int]) -> dict[str, int]:
+    """Elements of tensors, in sum of those whose partitions have the same dtype."""
+    dtypes, result = partition_dtypes(job), dict[str, int]()
+    for index, count in elements.items():
+        result[dtypes[index]] = result.get(dtypes[index], 0) + count
+    return result
+
+
+def in_gathered_dtype(job: Job, elements: Sequence[int], tensors: Iterable[int] | None = None) -> int:
+    """The sum of all tensors' elements, or of some tensors', as `gathered_dtype` counts them."""
+    widths, chosen = gathered_widths(job), range(len(elements)) if tensors is None else tensors
+    return sum(elements[index] * (widths[index] if widths else 1) for index in chosen)
 
 
 class OwnShares(NamedTuple):
@@ -125,14 +208,6 @@ def persistent_tensors(job: Job) -> list[int]:
     return chosen if copies else []
 
 
-@cached(lambda strategy: (persistence_key(strategy), strategy.autocast_dtype, strategy.element_bytes))
-def own_bytes(job: Job) -> dict[int, int]:
-    """Bytes of each tensor that stage 3 gathers for its module alone."""
-    width = 2 if job.strategy.autocast_dtype else job.strategy.element_bytes
-    stay = set(persistent_tensors(job))
-    return {index: width * size for index, size in enumerate(tensor_sizes(job)) if index not in stay}
-
-
 @cached(lambda strategy: (groups_key(strategy), strategy.sub_group_size))
 def sub_group_members(job: Job) -> list[list[int]]:
     """A group's tensors are collected until their partitions reach sub_group_size."""
@@ -165,6 +240,12 @@ def below_ratio(job: Job) -> int:
     return count if offload is None else int((1 - offload.ratio) * count)
 
 
-def persistent_elements(job: Job) -> int:
-    """Elements of parameters that stay gathered, padded to all ranks."""
-    return job.ranks * sum(map(shard_sizes(job).__getitem__, persistent_tensors(job)))
+def replaced(job: Job) -> frozenset[int]:
+    """8-bit weights: forward ends with the module's own codes in their place (bitsandbytes nn/modules.py)."""
+    return frozenset(index for index, tensor in enumerate(job.model.tensors) if job.model.in_8_bit and tensor.packed)
+
+
+def persistent_elements(job: Job) -> dict[str, int]:
+    """Elements of parameters that stay gathered, padded to all ranks, by dtype."""
+    padded = padded_sizes(job)
+    return by_dtype(job, {index: padded[index] for index in persistent_tensors(job)})

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Any
 
-from zeroplan.costs.deepspeed import muon, nvme_swap
+from zeroplan.costs.deepspeed import muon, nvme_swap, partitions
 from zeroplan.costs.deepspeed.partitions import secondary_ranks
 from zeroplan.costs.engine import Choice, Numbers, Start, Values
 from zeroplan.errors import ContradictionError
@@ -62,14 +62,16 @@ def _offloads(job: Job, fixed: Values, name: str) -> list[Offload | None]:
     return [None, Offload(device="cpu"), *nvme]
 
 
+def _stops(job: Job) -> bool:
+    """Whether parameters cannot be offloaded there, or it is not planned."""
+    return nvme_swap.reads_twice(job) or (job.strategy.stage == STAGES[-1] and bool(partitions.unplanned(job)))
+
+
 def _runs(job: Job, stage: int, optimizer: Offload | None, params: Offload | None, fixed: Values) -> bool:
     """Whether DeepSpeed does anything with that combination, and whether it is worth considering unasked."""
     if (params and stage < 3) or ("stage" not in fixed and muon.refusal(job.at(stage=stage))):
         return False
-    quantization = job.model.quantization
-    if stage == STAGES[-1] and quantization and quantization.stored_dtype:  # what stage 3 gathers of it is not counted
-        return False
-    if "offload_param" not in fixed and nvme_swap.reads_twice(job.at(offload_param=params)):
+    if "offload_param" not in fixed and _stops(job.at(stage=stage, offload_param=params)):
         return False
     if optimizer is None:  # who says none for the optimizer means none at all
         unasked = params is None or ("offload_optimizer" not in fixed and params.device == "cpu")

@@ -33,15 +33,20 @@ from zeroplan.costs.deepspeed.optimizer_states import (
 )
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
+    by_dtype,
+    gathered_dtype,
+    in_gathered_dtype,
+    padded_sizes,
     persistent_elements,
     persistent_tensors,
+    replaced,
     secondary_sizes,
-    shard_elements,
     shard_sizes,
     small_tensors,
     sub_group_members,
     sub_groups,
     trainable_shard_elements,
+    trained_dtype,
     transient_secondary_sizes,
 )
 from zeroplan.costs.deepspeed.stage_3_backward import replay_backward
@@ -50,15 +55,15 @@ from zeroplan.formulas import states, transient, transient_stage_3
 from zeroplan.ledger import DTYPE_BYTES, Line, line, total
 from zeroplan.specs.job import Job
 
-PERSISTENT = "persistent parameters"
+PERSISTENT, PERSISTENT_CODES = "persistent parameters", "persistent parameters in 8 bit"
+"""Codes that are gathered after the step go again in forward, module by module, which holds its own."""
 
 
 def resident(job: Job) -> list[Line]:
     """Between steps; the optimizer's step partitions the persistent parameters first and gathers them last."""
-    strategy, w, shards, lines = job.strategy, job.strategy.element_bytes, trainable_shard_elements(job), []
+    strategy, shards, lines = job.strategy, trainable_shard_elements(job), list[Line]()
     if not strategy.offload_param:
-        lines.append(line("parameters", states.shard_parameters, strategy.dtype, shards=shards, w=w))
-        lines += _frozen(job)
+        lines += [*_trained(job), *_frozen(job)]
     if not strategy.offload_optimizer:
         g = DTYPE_BYTES[strategy.accumulation]
         lines.append(line("gradients", states.shard_gradients, strategy.accumulation, shards=shards, g=g))
@@ -67,8 +72,10 @@ def resident(job: Job) -> list[Line]:
         for dtype in bucket_dtypes(job):
             size = {"bucket": strategy.reduce_bucket_size, "w": DTYPE_BYTES[dtype]}
             lines.append(line("reduce bucket", states.reduce_bucket, dtype, **size))
-    if persistent := persistent_elements(job):
-        lines.append(line(PERSISTENT, states.persistent_parameters, strategy.dtype, persistent=persistent, w=w))
+    for dtype, persistent in persistent_elements(job).items():
+        w = DTYPE_BYTES[dtype]
+        name = PERSISTENT_CODES if dtype == "int8" else PERSISTENT
+        lines.append(line(name, states.persistent_parameters, dtype, persistent=persistent, w=w))
     emptied = line("emptied leaves", states.emptied_leaves, "float32", tensors=_emptied_leaves(job))
     if emptied.bytes:
         lines.append(emptied)
@@ -76,15 +83,22 @@ def resident(job: Job) -> list[Line]:
     return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms), *optimizer_states.on_gpu(job)]
 
 
+def _trained(job: Job) -> Iterator[Line]:
+    """Partitions of what trains."""
+    sizes = shard_sizes(job)
+    for dtype, shards in by_dtype(job, {index: sizes[index] for index in job.model.trainable}).items():
+        yield line("parameters", states.shard_parameters, dtype, shards=shards, w=DTYPE_BYTES[dtype])
+
+
 def _frozen(job: Job) -> Iterator[Line]:
     """Partitions of what does not train, and the second copies of it that stay (hpZ)."""
-    dtype, w = job.strategy.dtype, job.strategy.element_bytes
-    kept = sum(secondary_sizes(job)) - sum(transient_secondary_sizes(job))
-    frozen = shard_elements(job) - trainable_shard_elements(job)
-    if frozen:
-        yield line(FROZEN, states.frozen_shards, dtype, frozen=frozen, w=w)
-    if kept:
-        yield line("secondary partitions", states.kept_secondary_partitions, dtype, frozen=kept, w=w)
+    frozen = sorted(job.model.frozen)
+    for name, rule, sizes in (
+        (FROZEN, states.frozen_shards, shard_sizes(job)),
+        ("secondary partitions", states.kept_secondary_partitions, secondary_sizes(job)),
+    ):
+        for dtype, kept in by_dtype(job, {index: sizes[index] for index in frozen} if sizes else {}).items():
+            yield line(name, rule, dtype, frozen=kept, w=DTYPE_BYTES[dtype])
 
 
 def _emptied_leaves(job: Job) -> int:
@@ -101,7 +115,8 @@ def _optimizer(job: Job) -> list[Line]:
     here = sum(group.elements for group in groups)
     if not here:
         partial = strategy.offload_optimizer and strategy.offload_optimizer.ratio < 1 and not below_ratio(job)
-        return [line("placeholder", states.placeholder, strategy.dtype, w=strategy.element_bytes)] if partial else []
+        dtype = trained_dtype(job)
+        return [line("placeholder", states.placeholder, dtype, w=DTYPE_BYTES[dtype])] if partial else []
     dtype, master = state_dtype(job), strategy.master
     lines = [line(master_name(job), states.shard_master, master, shards=here, master=DTYPE_BYTES[master])]
     if strategy.offload_optimizer:
@@ -123,7 +138,7 @@ def _momentum(job: Job, elements: int) -> list[Line]:
 
 PHASES_KEPT = 16
 """Of the strategies asked for last: each has a row for every hook and gradient."""
-AWAY_IN_THE_STEP = (PERSISTENT, GATHER_BUFFERS)
+AWAY_IN_THE_STEP = (PERSISTENT, PERSISTENT_CODES, GATHER_BUFFERS)
 """Residents that are not there while the optimizer runs."""
 
 
@@ -137,7 +152,7 @@ def phase_memory(job: Job) -> PhaseMemory:
     return PhaseMemory(
         _at_most(job, *forwards), _gathered(job, last.elements[-1], last.secondary[-1]),
         backward.peak_lines(), (*step(job), *left), AWAY_IN_THE_STEP, left,
-        (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job),
+        (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job), counted_in_passes=(PERSISTENT_CODES,),
         forward_pass=_forward_pass(job, *forwards), backward_pass=PassProfile(backward),
     )  # fmt: skip
 
@@ -145,14 +160,15 @@ def phase_memory(job: Job) -> PhaseMemory:
 def gathered(job: Job) -> int:
     """Bytes of parameters at most, with secondary partitions, in forward or in backward."""
     passes = (each for step in micro_steps(job).largest for each in (step.forward, step.backward))
-    return job.strategy.element_bytes * max(max(each.most) for each in passes)
+    return DTYPE_BYTES[gathered_dtype(job)] * max(max(each.most) for each in passes)
 
 
 def _forward_pass(job: Job, *forwards: GatheredTimeline) -> PassProfile:
     """What is gathered, hook by hook, in one pass after the other."""
-    tracker, w = AllocationTracker(), job.strategy.element_bytes
+    tracker, dtype = AllocationTracker(), gathered_dtype(job)
+    w = DTYPE_BYTES[dtype]
     for rule in (transient_stage_3.gathered_parameters, transient_stage_3.secondary_partitions):
-        tracker.allocate(rule, job.strategy.dtype, 0)
+        tracker.allocate(rule, dtype, 0)
     snapshots, nothing = tracker.snapshots, (0, 0)
     for forward in forwards:
         snapshots.add(START, 0, nothing, 0, nothing)
@@ -174,7 +190,7 @@ def less_in_forward(job: Job) -> int:
     forwards = [micro_step.forward for micro_step in micro_steps(job).largest]
     most = max(max(forward.most) for forward in forwards)
     fewest = max(most - less for forward in forwards for most, less in zip(forward.most, forward.less, strict=True))
-    return job.strategy.element_bytes * (most - fewest)
+    return DTYPE_BYTES[gathered_dtype(job)] * (most - fewest)
 
 
 def _gather_buffers(job: Job) -> list[Line]:
@@ -198,7 +214,8 @@ def _first_step(job: Job) -> dict[str, Any]:
 
     Persistent parameters come with it, released and gathered like the others while the trace is recorded.
     """
-    later, resident = micro_steps(job).largest[-1], persistent_elements(job)
+    later, padded = micro_steps(job).largest[-1], padded_sizes(job)
+    resident = in_gathered_dtype(job, padded, set(persistent_tensors(job)) - replaced(job))
     first: dict[str, Any] = {}
 
     def offer(phase: str, lines: tuple[Line, ...], profile: PassProfile) -> None:
@@ -220,19 +237,20 @@ def _secondary(job: Job) -> tuple[Line, ...]:
     """Secondary partitions of all tensors that train, once the step has made them; beside offloaded parameters on the
     host.
     """
-    return _gathered(job, 0, 0 if job.strategy.offload_param else sum(transient_secondary_sizes(job)))
+    return _gathered(job, 0, 0 if job.strategy.offload_param else in_gathered_dtype(job, transient_secondary_sizes(job)))
 
 
 def _from_host(job: Job) -> tuple[Line, ...]:
     """Offloaded partitions of the persistent parameters are all copied before they are gathered, or each for itself."""
     tracker = AllocationTracker()
-    shards = list(map(shard_sizes(job).__getitem__, persistent_tensors(job)))
+    sizes = shard_sizes(job)
+    shards = [in_gathered_dtype(job, sizes, [index]) for index in persistent_tensors(job)]
     if job.strategy.offload_param and job.ranks > 1 and shards:
         copied = sum(shards)
         if job.strategy.allgather_sequential:
             yet = [*accumulate([job.ranks * share for share in reversed(shards)], initial=0)]  # to be gathered after it
             copied = max(share - later for share, later in zip(reversed(shards), yet, strict=False))
-        tracker.allocate(transient_stage_3.partitions_from_host, job.strategy.dtype, copied)
+        tracker.allocate(transient_stage_3.partitions_from_host, gathered_dtype(job), copied)
     return tracker.lines()
 
 
@@ -251,9 +269,9 @@ def _at_most(job: Job, *forwards: GatheredTimeline) -> tuple[Line, ...]:
 
 
 def _gathered(job: Job, elements: int, secondary: int) -> tuple[Line, ...]:
-    tracker = AllocationTracker()
-    tracker.allocate(transient_stage_3.gathered_parameters, job.strategy.dtype, elements)
-    tracker.allocate(transient_stage_3.secondary_partitions, job.strategy.dtype, secondary)
+    tracker, dtype = AllocationTracker(), gathered_dtype(job)
+    tracker.allocate(transient_stage_3.gathered_parameters, dtype, elements)
+    tracker.allocate(transient_stage_3.secondary_partitions, dtype, secondary)
     return tracker.lines()
 
 

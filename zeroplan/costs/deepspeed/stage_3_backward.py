@@ -14,7 +14,7 @@ from zeroplan.costs.allocations import END, START, Allocation, AllocationTracker
 from zeroplan.costs.deepspeed.events import MicroStep
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import kept_on_gpu, swapped_tensors
-from zeroplan.costs.deepspeed.partitions import own_shares
+from zeroplan.costs.deepspeed.partitions import gathered_dtype, own_shares, trained_dtype
 from zeroplan.costs.deepspeed.quantized_collectives import quantizes_gradients, reduced, send_codes
 from zeroplan.costs.deepspeed.reduction import all_reduced, gradients_by_hook, left_leaves, waiting_in_leaves
 from zeroplan.formulas import transient_stage_3
@@ -38,7 +38,7 @@ class Stage3Backward:
 
     def __init__(self, job: Job) -> None:
         self.job, self.strategy, self.sizes = job, job.strategy, tensor_sizes(job)
-        self.dtype, self.accumulation = job.strategy.dtype, job.strategy.accumulation
+        self.dtype, self.gathered_dtype, self.accumulation = trained_dtype(job), gathered_dtype(job), job.strategy.accumulation
         self.master, self.ranks, self.own = job.strategy.master, job.ranks, own_shares(job)
         self.tracker = AllocationTracker()
         self.dtypes = communication_dtypes(job)
@@ -95,13 +95,14 @@ class Stage3Backward:
     def _gather(self, elements: int, secondary: int, most: int = 0) -> None:
         """Parameters gathered after an event, and both together at most inside it."""
         before = self.gathered + self.secondary
-        kind = (transient_stage_3.gathered_parameters, self.dtype)
+        kind = (transient_stage_3.gathered_parameters, self.gathered_dtype)
         if most > before:
             self.tracker.transient_peak((*kind, most - before))
         if elements != self.gathered:
             self.tracker.allocate(*kind, elements - self.gathered)
         if secondary != self.secondary:
-            self.tracker.allocate(transient_stage_3.secondary_partitions, self.dtype, secondary - self.secondary)
+            apart = secondary - self.secondary
+            self.tracker.allocate(transient_stage_3.secondary_partitions, self.gathered_dtype, apart)
         self.gathered, self.secondary = elements, secondary
 
     def _ready(self, index: int, *, waits: bool) -> None:

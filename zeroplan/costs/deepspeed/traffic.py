@@ -18,7 +18,13 @@ from zeroplan.costs.deepspeed.layout import (
     trainable_sizes,
 )
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
+from zeroplan.costs.deepspeed.partitions import (
+    padded_sizes,
+    partition_dtypes,
+    persistent_tensors,
+    sub_groups,
+    trained_dtype,
+)
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
 from zeroplan.costs.deepspeed.reduction import (
     Bucket,
@@ -206,11 +212,11 @@ def calls_of(job: Job, gathers: Iterable[Gather]) -> list[CollectiveCall]:
     strategy = job.strategy
     if strategy.quantized_weights:
         return [call for gather in gathers for call in quantized_collectives.gathered(gather)]
-    dtype, low = strategy.dtype, strategy.autocast_dtype or strategy.dtype
+    dtypes, low = partition_dtypes(job), strategy.autocast_dtype or strategy.dtype
     return [
         CollectiveCall(
-            "all_reduce" if gather.joined else "all_gather", gather.elements, low if gather.low_precision else dtype,
-            gather.ranks,
+            "all_reduce" if gather.joined else "all_gather", gather.elements,
+            low if gather.low_precision else dtypes[gather.tensors[0]], gather.ranks,
         )
         for gather in gathers
     ]  # fmt: skip
@@ -229,9 +235,14 @@ def _stage_3(job: Job) -> list[Transfer]:
     return [
         *gathered_for_modules(job),
         *_gradients(job),
-        *_numbers(job, STEP, "uint8", int(strategy.precision == "fp16")),
+        *_numbers(job, STEP, "uint8", int(trained_dtype(job) == "float16")),
         *_numbers(job, STEP, norm, len(sub_groups(job))),
         *_of_muon(job),
-        *_moved(job, STEP, "all_gather", strategy.dtype,
-                list(map(padded_sizes(job).__getitem__, persistent_tensors(job)))),
-    ]  # fmt: skip
+        *by_kind(job, STEP, _persistent(job)),
+    ]
+
+
+def _persistent(job: Job) -> list[CollectiveCall]:
+    """After the step, tensor by tensor."""
+    dtypes, padded = partition_dtypes(job), padded_sizes(job)
+    return [CollectiveCall("all_gather", padded[at], dtypes[at], job.ranks) for at in persistent_tensors(job)]
