@@ -1,10 +1,10 @@
 """Runs of DeepSpeed with peft's adapters, for make_deepspeed_reference --into adapters_0.19.8.json.
 
-python -m tests.references.make_adapter_runs FOLDER [NUMBER [SEED [SHARE]]]     writes FOLDER/0.json and so on
+python -m tests.references.make_adapter_runs FOLDER [NUMBER [SEED [SHARE [APART]]]]     writes FOLDER/0.json and so on
 
 Settings as `zeroplan.verify.cases` draws them (no ZenFlow; no GPT-J, whose buffers differ in transformers 5.24), on 2 to 4
 ranks, each with adapters set in one of the ways in which people set them (`settings`). SHARE of those in 16 bit have
-quantized weights. Needs DeepSpeed, transformers, peft and bitsandbytes.
+quantized weights; APART of all have weights in uint8 or int8 at stage 3, or adapters in float32 beside others in 16 bit. Needs DeepSpeed, transformers, peft and bitsandbytes.
 
 Of 445 that ran 2 were left out. One is quantized, at stage 3, with every other layer checkpointed: less activations, its first
 forward was counted 1.4 % too high; its whole peaks were equal. One computes in fp32 from 16-bit storage: backward's
@@ -26,7 +26,7 @@ from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.catalog.adapters import read_adapter
 from zeroplan.errors import ZeroplanError
-from zeroplan.specs.quantization import Quantization
+from zeroplan.specs.quantization import INT8, Quantization
 from zeroplan.verify.cases import draw
 
 CHECKPOINTING = ("none", "none", "full", "full-reentrant", "every-2")
@@ -74,7 +74,7 @@ def settings(r, root):
     return drawn
 
 
-def drawn(number, seed, quantized=0.0):
+def drawn(number, seed, quantized=0.0, apart=0.0):
     draws = (draw(random.Random(f"adapter {seed} {at}").randrange(10**6)) for at in itertools.count())
     count = itertools.count()
     for one in draws:
@@ -107,12 +107,25 @@ def drawn(number, seed, quantized=0.0):
             kind = r.choice(("nf4", "fp4"))
             case["adapter"].pop("use_dora", None)
             case |= {"zero_init": False, "quantization": Quantization(kind, r.random() < 0.5, precision, r.choice(("", "", "", "fp32")))._asdict()}
+        if random.Random(f"adapter {seed} apart {at}").random() < apart:
+            apart_from_others(case, random.Random(f"adapter {seed} how {at}"))
         yield case
 
 
-def main(folder, number="100", seed="1", quantized="0"):
+def apart_from_others(case, r):
+    """Weights, or else adapters, in another dtype than the other parameters at stage 3."""
+    case["ds_config"]["zero_optimization"]["stage"] = 3
+    if quantization := case.get("quantization"):
+        kind = r.choice((quantization["kind"], INT8))
+        eight = {"double": False, "compute": ""} if kind == INT8 else {}
+        case["quantization"] = {**quantization, "kind": kind, "storage": "uint8", **eight}
+    else:
+        case |= {"zero_init": True, "autocast_adapter_dtype": True}
+
+
+def main(folder, number="100", seed="1", quantized="0", apart="0"):
     with Warm() as warm:
-        for at, one in enumerate(drawn(int(number), seed, float(quantized))):
+        for at, one in enumerate(drawn(int(number), seed, float(quantized), float(apart))):
             Path(folder, f"{at}.json").write_text(json.dumps(warm.measure(one), indent=1))
 
 

@@ -63,7 +63,8 @@ def _job_of(written: str) -> Job:
     if case.get("quantization"):
         model = with_quantization(model, Quantization(**{**case["quantization"], "skipped": ()}))
     if case.get("adapter"):
-        model = with_adapter(model, read_adapter(case["adapter"], "case"))
+        wide = case.get("autocast_adapter_dtype", False)
+        model = with_adapter(model, read_adapter(case["adapter"], "case")._replace(autocast_adapter_dtype=wide))
     found = Job(
         model=model,
         cluster=Cluster(nodes=case["world"] // per_node, gpus_per_node=per_node),

@@ -253,15 +253,15 @@ class ParamWrapper(LoraLayer):
                 run.parametrized.clear()  # torch's cache of them lives until the outermost wrapper is done
 
     def factors(self, run: ForwardRun) -> tuple[Tensor, ...]:
-        """B and A of each matrix, or of the only one their product."""
+        """B and A of each matrix, or of the only one their product, in the dtype of what they are added to."""
+        width = graph.parameter(run, self.parameter).width
         down, up = run.parameter(self.down.weight), run.parameter(self.up.weight)
         if self.experts == 1:
-            return (mul_scalar(matmul(up, down)),)
+            return (to(mul_scalar(matmul(up, down)), width),)
         down = view(down, (self.experts, -1, down.shape[-1]))
         up = transpose(transpose(view(up, (up.shape[0], -1, self.experts)), 0, 2), 1, 2)
-        if self.transposed:
-            return transpose(down, 1, 2), transpose(up, 1, 2)
-        return up, down
+        factors = (transpose(down, 1, 2), transpose(up, 1, 2)) if self.transposed else (up, down)
+        return tuple([to(factor, width) for factor in factors])
 
     def computed(self, run: ForwardRun, *factors: Tensor) -> Tensor:
         """W + s·B·A, in the dtype of W."""

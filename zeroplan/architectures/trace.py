@@ -62,7 +62,7 @@ def run_of(request: TimelineRequest, root: Module) -> ForwardRun:
     )  # fmt: skip
     run.zero_linear = request.zero_linear
     if request.frozen:
-        run.frozen = identities(root, request.frozen)
+        run.frozen, run.wide = identities(root, request.frozen), identities(root, request.wide)
     return run
 
 

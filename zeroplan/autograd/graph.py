@@ -11,6 +11,9 @@ from zeroplan.autograd.strides import Sizes, contiguous_strides
 from zeroplan.autograd.tensor import AccumulateGrad, Backward, Node, Tensor, empty
 
 
+FLOAT = 4
+
+
 class RequiresGradResult(AccumulateGrad):
     """Where the gradient of a result ends that asks for one itself (requires_grad_): it lives as long as the result."""
 
@@ -117,8 +120,9 @@ def results(node: Node | None, out: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 def leaf(memory: Memory, of: Shaped) -> Tensor:
     """A parameter: its bytes are not this memory's, its gradient's are."""
-    node = AccumulateGrad(id(of), of.shape, memory.width)
-    return Tensor(None, of.shape, contiguous_strides(of.shape), memory.width, memory, node)
+    width = FLOAT if id(of) in memory.wide else memory.width
+    node = AccumulateGrad(id(of), of.shape, width)
+    return Tensor(None, of.shape, contiguous_strides(of.shape), width, memory, node)
 
 
 def parameter(memory: Memory, of: Shaped) -> Tensor:

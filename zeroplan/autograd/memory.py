@@ -64,6 +64,7 @@ class Memory:
         "scope",
         "sequence",
         "until_loss",
+        "wide",
         "width",
         "zero_linear",
     )  # fmt: skip
@@ -86,6 +87,8 @@ class Memory:
         """The tensor that stands for each, by identity."""
         self.frozen: frozenset[int] = frozenset()
         """Those that do not train, by identity."""
+        self.wide: frozenset[int] = frozenset()
+        """Those in fp32 whatever the others are in, by identity."""
         self.autocast = 0
         """Bytes of an element of what torch.autocast computes in; 0: it is off."""
         self.cast_cache: dict[int, Any] = {}

@@ -42,12 +42,14 @@ def alone(job: Job) -> Activations | None:
 def timeline_request(job: Job) -> TimelineRequest:
     """What decides the timeline."""
     strategy = job.strategy
+    wide = job.model.added if job.adapter_dtype != strategy.dtype else ()
     return TimelineRequest(
         batch=strategy.micro_batch, seq=job.workload.seq, width=strategy.element_bytes,
         half=strategy.dtype == "float16", attention=strategy.attention,
         kernel="cpu" if strategy.backend == "cpu" else "cuda", recomputing=strategy.recomputing,
         zero_linear=strategy.runs_zero_linear, kernels=strategy.kernels,
         autocast_bytes=2 if strategy.autocast else 0, frozen=job.model.frozen,
+        wide=frozenset(wide),
     )  # fmt: skip
 
 

@@ -78,6 +78,8 @@ class TimelineRequest(NamedTuple):
     """Bytes of an element of what torch.autocast computes in; 0: without it."""
     frozen: frozenset[int] = frozenset()
     """Indices of the tensors that do not train."""
+    wide: frozenset[int] = frozenset()
+    """Indices of those in fp32 whatever the others are in."""
 
     @property
     def eager(self) -> bool:

@@ -104,7 +104,10 @@ def frozen(job: Job) -> dict[str, Any]:
     """What does not train: beside adapters, or by its names; nothing where all does."""
     if adapter := job.model.adapter:
         quantization = job.model.quantization
-        return {"adapter": settings(adapter), **({"quantization": quantization._asdict()} if quantization else {})}
+        return {
+            "adapter": settings(adapter), **({"quantization": quantization._asdict()} if quantization else {}),
+            **({"autocast_adapter_dtype": True} if adapter.autocast_adapter_dtype else {}),
+        }
     names = [job.model.tensors[index].name for index in sorted(job.model.frozen)]
     return {"freeze": names} if names else {}
 

@@ -80,10 +80,11 @@ def with_adapter(model: torch.nn.Module, case: dict[str, Any], device: str) -> t
         layer._LoraFactorsProxy.forward = _fold
     with torch.device(device):
         config = peft.LoraConfig(**case["adapter"])
-        wrapped: torch.nn.Module = peft.get_peft_model(model, config, autocast_adapter_dtype=False)
+        wide = case.get("autocast_adapter_dtype", False)
+        wrapped: torch.nn.Module = peft.get_peft_model(model, config, autocast_adapter_dtype=wide)
     del partitions
     for name, parameter in wrapped.named_parameters():
-        if ".lora_" in name:
+        if ".lora_" in name and not wide:
             parameter.data = parameter.data.to(training_dtype(case["ds_config"]))
     return wrapped
 

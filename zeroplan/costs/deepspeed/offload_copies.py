@@ -172,7 +172,7 @@ def _gradients(job: Job) -> Iterator[Copied]:
     moved = sum(elements for index, elements in reduced.items() if index not in stays)
     yield _copied(GPU, HOST, FOR_THE_OPTIMIZER, copied.gradients_for_the_optimizer, master,
                   moved=moved, master=DTYPE_BYTES[master])  # fmt: skip
-    if strategy.precision == "fp16":
+    if trained_dtype(job) == "float16":
         yield _copied(HOST, GPU, "overflow flag", copied.overflow_flag, "uint8", tensors=1, w=1)
     yield _copied(GPU, HOST, "norms", copied.norms, "float32", tensors=len(sub_groups(job)), w=4)
     yield from _unscaling(job, len(sub_groups(job)) - len(on_gpu(job)))
