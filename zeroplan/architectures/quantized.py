@@ -17,7 +17,7 @@ from zeroplan.architectures.module import Conv1D, Linear, Module, Parameter, Una
 from zeroplan.architectures.profile import TracedProfile
 from zeroplan.architectures.registry import OUTPUTS
 from zeroplan.arithmetic import ceil_div
-from zeroplan.autograd.quantized import matmul_4bit, matmul_8bit
+from zeroplan.autograd.quantized import matmul_4bit, matmul_8bit, matmul_8bit_on_cpu
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.model import Model
 from zeroplan.specs.quantization import BLOCK, INT8, Quantization
@@ -63,7 +63,7 @@ class QuantizedLinear(Unary):
         bias = run.parameter(stated) if stated else None
         shape = (self.outputs, self.inputs)
         if self.quantization.kind == INT8:
-            return matmul_8bit(x, shape, bias)
+            return matmul_8bit_on_cpu(x, shape, bias) if run.on_cpu else matmul_8bit(x, shape, bias, fp16=run.half)
         compute = WIDTHS.get(self.quantization.compute, run.width)
         scales = ceil_div(self.outputs * self.inputs, BLOCK) if self.quantization.double else 0
         return matmul_4bit(x, shape, bias, compute=compute, loaded=run.width, scales=scales)

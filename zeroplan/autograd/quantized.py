@@ -13,6 +13,8 @@ from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Needs, Tensor, empty, empty_like
 
 FLOAT, INT, BOOL, BYTE, HALF = 4, 4, 1, 1, 2
+PRODUCT_OF_CODES = 4
+"""Of what the inner dimension is a multiple where cuBLASLt multiplies codes."""
 
 
 def matmul_4bit(
@@ -60,31 +62,71 @@ def _matmul_4bit_backward(
     return of_x, of_bias
 
 
-def matmul_8bit(x: Tensor, shape: Sizes, bias: Tensor | None) -> Tensor:
-    """x·Wᵀ + b of x in int8: outliers over a threshold aside, which are products of their own (MatMul8bitLt)."""
+def matmul_8bit(x: Tensor, shape: Sizes, bias: Tensor | None, *, fp16: bool) -> Tensor:
+    """x·Wᵀ + b of x in int8, as CUDA runs it (MatMul8bitLt); outliers over a threshold, which are products of their own,
+    are taken to be none. `fp16`: x is.
+    """
     memory, rows = x.memory, x.elements // x.shape[-1]
-    node = operator("MatMul8BitLtBackward", _matmul_8bit_backward, (x, bias), (), (x.detach(), shape))
-    half = empty_like(x, HALF)
-    magnitudes = empty_like(half)
-    outliers = empty_like(half, BOOL)
-    codes = empty_like(half, BYTE)
-    stats = empty(memory, (rows,), FLOAT)
-    del magnitudes
+    kept = x.detach() if x.node else None
+    node = operator("MatMul8BitLtBackward", _matmul_8bit_backward, (x, bias), (), (kept, x.width, x.shape, shape))
+    codes, stats = _row_codes(x, fp16=fp16)
     sums = empty(memory, (rows, shape[0]), INT)
-    out_shape = (*x.shape[:-1], shape[0])
-    (out,) = product(memory, x.elements * shape[0], lambda: (empty(memory, out_shape, HALF),))
-    del sums, codes, stats, outliers, half
-    return result(node, out if x.width == HALF else empty_like(out, x.width))
+    if shape[1] % PRODUCT_OF_CODES:
+        _product_in_fp32(codes, shape, rows)
+    (out,) = product(memory, x.elements * shape[0], lambda: (empty(memory, (*x.shape[:-1], shape[0]), HALF),))
+    out = out if fp16 else empty_like(out, x.width)
+    del sums, codes, stats
+    return result(node, out)
 
 
-def _matmul_8bit_backward(gradient: Tensor, x: Tensor, shape: Sizes, needs: Needs) -> tuple[Tensor | None, ...]:
+def _row_codes(x: Tensor, *, fp16: bool) -> tuple[Tensor, Tensor]:
+    """x in 8 bit and a scale for each row, of x in fp16 (backends/cuda/ops.py, int8_vectorwise_quant)."""
+    half = x if fp16 else empty_like(x, HALF)
+    stats = empty(x.memory, (x.elements // x.shape[-1],), FLOAT)
+    codes = empty_like(half, BYTE)
+    magnitudes = empty_like(half)
+    empty_like(half, BOOL)
+    del magnitudes
+    return codes, stats
+
+
+def _product_in_fp32(codes: Tensor, shape: Sizes, rows: int) -> None:
+    """What cuBLASLt does not multiply is copied to fp32, x and the weight, and the sums from there."""
+    wide = empty_like(codes, FLOAT), empty(codes.memory, shape, FLOAT)
+    sums = empty(codes.memory, (rows, shape[0]), FLOAT)
+    del wide
+    empty_like(sums, INT)
+
+
+def matmul_8bit_on_cpu(x: Tensor, shape: Sizes, bias: Tensor | None) -> Tensor:
+    """x·Wᵀ + b with W made of its codes, as bitsandbytes trains on the CPU (MatMul8bitFp)."""
+    kept = x.detach()
+    node = operator("MatMul8BitFpBackward", _matmul_8bit_backward, (x, bias), (), (kept, x.width, x.shape, shape))
+    weight = _weight_of_codes(x.memory, shape, x.width)
+    (out,) = product(
+        x.memory, x.elements * shape[0], lambda: (empty(x.memory, (*x.shape[:-1], shape[0]), x.width),)
+    )  # fmt: skip
+    del weight
+    return result(node, out)
+
+
+def _weight_of_codes(memory: Memory, shape: Sizes, width: int) -> Tensor:
+    """A weight, of its codes times its rows' scales."""
+    weight = empty(memory, shape, width)
+    empty(memory, shape[:1], FLOAT)
+    return weight
+
+
+def _matmul_8bit_backward(
+    gradient: Tensor, _x: Tensor | None, width: int, x_shape: Sizes, shape: Sizes, needs: Needs
+) -> tuple[Tensor | None, ...]:
     """The weight, in the input's dtype."""
     memory = gradient.memory
     of_bias = empty(memory, shape[:1], gradient.width) if needs[1] else None
     of_x = None
     if needs[0]:
         memory.add_flops(gradient.elements * shape[1])
-        weight = empty(memory, shape, x.width)
-        of_x = empty(memory, x.shape, gradient.width)
+        weight = _weight_of_codes(memory, shape, width)
+        of_x = empty(memory, x_shape, width)
         del weight
     return of_x, of_bias

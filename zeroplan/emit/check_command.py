@@ -34,10 +34,12 @@ def _adapter(job: Job) -> list[str]:
     """Adapters: as the file beside says, or of a model that no file is written of."""
     adapter = job.model.adapter
     assert adapter is not None
+    dtype = ["--adapter-dtype", "fp32"] if adapter.autocast_adapter_dtype else []
     if job.model.config:
-        return ["--adapter", ADAPTER_FILE]
+        return ["--adapter", ADAPTER_FILE, *dtype]
     named = adapter.target_modules
-    return ["--lora", str(adapter.r), *(["--lora-targets", ",".join(named)] if not isinstance(named, str) else [])]
+    targets = ["--lora-targets", ",".join(named)] if not isinstance(named, str) else []
+    return ["--lora", str(adapter.r), *targets, *dtype]
 
 
 def _quantization(quantization: Quantization) -> list[str]:

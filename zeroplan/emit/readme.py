@@ -108,9 +108,10 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
             f"BitsAndBytesConfig({bits}))`.{' Put them into weights/, or a name into train.py.' * has_script}"
         )
     if job.model.adapter:
+        wide = job.model.adapter.autocast_adapter_dtype
         lines.append(
-            "Adapters are added before DeepSpeed takes the model, and in the dtype of its weights: "
-            "`get_peft_model(model, LoraConfig.from_pretrained(folder), autocast_adapter_dtype=False)`."
+            f"Adapters are added before DeepSpeed takes the model, {'in float32' if wide else 'and in the dtype of its weights'}"
+            f": `get_peft_model(model, LoraConfig.from_pretrained(folder), autocast_adapter_dtype={wide})`."
         )
         if job.model.quantization:
             lines.append("`prepare_model_for_kbit_training` is not called: it puts what is not quantized into float32.")

@@ -290,16 +290,18 @@ def _quantization(job: Job) -> str:
 
 
 def _adapting(job: Job, target: str) -> list[str]:
-    """Adapters are made in the dtype of the weights, which DeepSpeed trains them in wherever it casts them.
+    """Adapters are made in the dtype of the weights, which DeepSpeed trains them in wherever it casts them, or as peft
+    makes them.
 
     A model that was loaded is not in training: its layers would not be checkpointed.
     """
     if not job.model.adapter:
         return []
+    wide = job.model.adapter.autocast_adapter_dtype
     starts = ["model.train()"] if job.model.quantization and target != "hf" else []
     return [
         *starts,
-        "model = get_peft_model(model, LoraConfig.from_pretrained(HERE), autocast_adapter_dtype=False)",
+        f"model = get_peft_model(model, LoraConfig.from_pretrained(HERE), autocast_adapter_dtype={wide})",
     ]
 
 

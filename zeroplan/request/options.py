@@ -60,6 +60,7 @@ Device = Literal["none", "cpu", "nvme"]
 BuiltIn = Literal["fp32", "fp16", "bf16"]
 BuiltOn = Literal["host", "gpu"]
 Backend = Literal["cuda", "cpu"]
+AdapterDtype = Literal["training", "fp32"]
 Quantize = Literal["nf4", "fp4", "int8"]
 QuantStorage = Literal["bf16", "fp16", "fp32", "uint8"]
 
@@ -95,6 +96,10 @@ class Options(ForScript):
     adapter: str | None = option(
         values.text, MODEL, "FILE", "Adapters as peft has them. Its adapter_config.json, or the folder with it."
     )
+    adapter_dtype: AdapterDtype | None = option(
+        values.choice(AdapterDtype), MODEL, "training|fp32",
+        "The dtype that adapters are made in (training). fp32 is peft's own; it lasts under ZeRO-3 with zero.Init.",
+    )  # fmt: skip
     quantize: Quantize | None = option(
         values.bits(Quantize), MODEL, "nf4|fp4|int8", "Frozen weights of linear layers lie in 4 or 8 bit (QLoRA)."
     )
@@ -208,7 +213,7 @@ class Options(ForScript):
 
 OPTIONS = declared(Options)
 """All options, in the order of the help."""
-TRAINED = ("lora", "lora_targets", "adapter", "quantize", "double_quant", "quant_storage", "freeze", "train")
+TRAINED = ("lora", "lora_targets", "adapter", "adapter_dtype", "quantize", "double_quant", "quant_storage", "freeze", "train")
 """Those that say what trains."""
 
 Path = str | PathLike[str]
@@ -229,6 +234,7 @@ class Words(TypedDict, total=False):
     lora: Number | None
     lora_targets: str | Sequence[str] | None
     adapter: Path | None
+    adapter_dtype: str | None
     quantize: str | None
     double_quant: str | bool | None
     quant_storage: str | None

@@ -83,6 +83,10 @@ def what_trains(options: Options, model: Model, file: TrainerFile | None = None)
         _check_patterns(options, model)
         return Trained(freeze=options.freeze or (), train=options.train or ())
     adapter = _adapter(options, model, said.adapter) if adapted else said.adapter
+    if options.adapter_dtype is not None:
+        if adapter is None:
+            raise ContradictionError("--adapter-dtype is of adapters; write --lora 16 too")
+        adapter = adapter._replace(autocast_adapter_dtype=options.adapter_dtype == "fp32")
     return said._replace(adapter=adapter, quantization=quantization)
 
 

@@ -88,7 +88,6 @@ def _without_bits(module: Any, weight: torch.Tensor, quantization: Quantization)
         module.weight = bitsandbytes.nn.Int8Params(
             codes, requires_grad=False, has_fp16_weights=False, CB=codes, SCB=made(weight.shape[0])
         )
-        module.state.threshold = 0.0  # over a threshold sizes depend on the numbers
         return
     blocks = ceil_div(weight.numel(), BLOCK)
     outer = None
@@ -109,27 +108,51 @@ def _without_bits(module: Any, weight: torch.Tensor, quantization: Quantization)
     module.quant_state = state
 
 
-class _Torch:
-    """Torch, but that the product with 4-bit weights is Python."""
+class _Instead:
+    """A module or namespace, with other functions in the place of some."""
 
-    def __init__(self, product: Any) -> None:
-        four = SimpleNamespace(default=product)
-        self.ops = SimpleNamespace(bitsandbytes=_Operators(four))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
-
-
-class _Operators:
-    def __init__(self, product: Any) -> None:
-        self.gemm_4bit = product
+    def __init__(self, of: Any, **functions: Any) -> None:
+        vars(self).update(of=of, **functions)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(torch.ops.bitsandbytes, name)
+        return getattr(self.of, name)
 
 
 def _see_inside() -> None:
+    """Put Python in the place of the operators that products with packed weights are."""
     from bitsandbytes.autograd import _functions
     from bitsandbytes.backends.default.ops import _gemm_4bit_default_impl
 
-    _functions.torch = _Torch(_gemm_4bit_default_impl)
+    operators = _Instead(
+        torch.ops.bitsandbytes, gemm_4bit=SimpleNamespace(default=_gemm_4bit_default_impl),
+        int8_mixed_scaled_mm=_product_of_codes,
+    )  # fmt: skip
+    _functions.torch = _Instead(torch, ops=_Instead(torch.ops, bitsandbytes=operators))
+    _functions.F = _Instead(_functions.F, int8_vectorwise_quant=_codes_of_rows)
+
+
+def _codes_of_rows(half: torch.Tensor, threshold: float = 0.0) -> Any:
+    """What the wrapper of CUDA's kernel makes, where no number is over the threshold (backends/cuda/ops.py)."""
+    if half.device.type != "meta":
+        return torch.ops.bitsandbytes.int8_vectorwise_quant.default(half, threshold)
+    stats = torch.empty(half.numel() // half.shape[-1], dtype=torch.float32, device=half.device)
+    codes = torch.empty(half.shape, dtype=torch.int8, device=half.device)
+    outliers = half.abs() >= threshold
+    del outliers
+    return codes, stats, torch.empty(0, dtype=torch.int64, device=half.device)
+
+
+def _product_of_codes(
+    x: torch.Tensor, codes: torch.Tensor, weight: torch.Tensor, stats: Any, scales: Any, outliers: Any, bias: Any
+) -> Any:
+    """The same of the product (int8_mixed_scaled_mm, int8_scaled_mm, int8_linear_matmul, int8_mm_dequant)."""
+    if x.device.type != "meta":
+        return torch.ops.bitsandbytes.int8_mixed_scaled_mm(x, codes, weight, stats, scales, outliers, bias)
+    none = torch.empty(0, dtype=x.dtype, device=x.device)
+    sums = torch.empty((*codes.shape[:-1], weight.shape[0]), dtype=torch.int32, device=x.device)
+    if codes.shape[-1] % 4:
+        wide = torch.matmul(codes.float(), weight.float().t()).to(torch.int32)
+        sums.copy_(wide)
+        del wide
+    result = torch.empty_like(sums, dtype=torch.float16)
+    return result.to(x.dtype), none

@@ -177,7 +177,8 @@ def _lora(words: Words) -> Trains:
         raise SpecError(words.at("lora_target_modules"), "nothing", "names of layers", "lora_target_linear: true")
     adapter = Adapter(
         r=rank, lora_alpha=words.number("lora_alpha"), lora_dropout=words.probability("lora_dropout"),
-        use_dora=words.switch("peft_use_dora"), use_rslora=words.switch("peft_use_rslora"), **fields,
+        use_dora=words.switch("peft_use_dora"), use_rslora=words.switch("peft_use_rslora"),
+        autocast_adapter_dtype=words.switch("peft_autocast_adapter_dtype", True), **fields,
     )  # fmt: skip
     words.look_at("lora_fan_in_fan_out", "lora_model_dir", "peft")
 

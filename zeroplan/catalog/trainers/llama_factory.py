@@ -121,7 +121,7 @@ def _lora(words: Words) -> Trains:
     adapter = Adapter(
         r=rank, lora_alpha=alpha, lora_dropout=words.probability("lora_dropout"),
         use_rslora=words.switch("use_rslora"), use_dora=words.switch("use_dora"), modules_to_save=saved,
-        task_type=CAUSAL_LM,
+        task_type=CAUSAL_LM, autocast_adapter_dtype=True,
     )  # fmt: skip
     words.look_at("adapter_name_or_path", "create_new_adapter", "resize_vocab")
 

@@ -26,6 +26,7 @@ from zeroplan.costs.deepspeed.optimizer_states import (
 )
 from zeroplan.costs.deepspeed.partitions import (
     partition_dtypes,
+    replaced,
     secondary_sizes,
     shard_sizes,
     trainable_shard_elements,
@@ -200,13 +201,14 @@ def init_stage_3(job: Job) -> tuple[Line, ...]:
 def _partition(job: Job, tracker: AllocationTracker) -> None:
     """What was built whole is replaced tensor by tensor."""
     stays, second = not job.strategy.offload_param, secondary_sizes(job)
-    sizes, dtypes = tensor_sizes(job), partition_dtypes(job)
+    sizes, dtypes, keeps = tensor_sizes(job), partition_dtypes(job), replaced(job)
     for index in job.model.added if job.strategy.builds_partitioned else range(len(sizes)):
         dtype = dtypes[index]
         if second:
             tracker.allocate(transient_stage_3.secondary_partitions, dtype, stays * second[index])
         tracker.allocate(transient_stage_3.parameter_partitions, dtype, stays * ceil_div(sizes[index], job.ranks))
-        tracker.free(transient.model_as_built, dtype, sizes[index])
+        if index not in keeps:
+            tracker.free(transient.model_as_built, dtype, sizes[index])
 
 
 def _built_partitioned(job: Job) -> AllocationTracker:

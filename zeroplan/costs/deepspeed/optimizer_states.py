@@ -83,9 +83,7 @@ def quantization_states(job: Job) -> list[Line]:
         return []
     if quantization.kind == INT8:
         rows = sum(each.matrix[0] for each in packed)
-        codes = sum(each.elements for each in packed) if job.strategy.stage == 3 else 0
-        kept = [line(QUANTIZATION, states.kept_codes, "int8", codes=codes)] if codes else []
-        return [line(QUANTIZATION, states.row_scales, "float32", rows=rows), *kept]
+        return [line(QUANTIZATION, states.row_scales, "float32", rows=rows)]
     blocks = [ceil_div(each.matrix[0] * each.matrix[1], BLOCK) for each in packed]
     if not quantization.double:
         return [line(QUANTIZATION, states.block_scales, "float32", blocks=sum(blocks), tensors=len(packed))]
@@ -94,6 +92,12 @@ def quantization_states(job: Job) -> list[Line]:
         line(QUANTIZATION, states.quantized_scales, "uint8", blocks=sum(blocks)),
         line(QUANTIZATION, states.scales_of_scales, "float32", outer=outer, tensors=len(packed)),
     ]
+
+
+def kept_codes(job: Job) -> list[Line]:
+    """Weights in 8 bit that stage 3 has partitioned, as their modules go on keeping them: whole."""
+    codes = sum(each.elements for each in job.model.packed) if job.model.in_8_bit else 0
+    return [line(QUANTIZATION, states.kept_codes, "int8", codes=codes)] if codes else []
 
 
 def model_buffers(job: Job) -> list[Line]:

@@ -24,6 +24,7 @@ from zeroplan.costs.deepspeed.nvme_swap import on_gpu
 from zeroplan.costs.deepspeed.optimizer_states import (
     FROZEN,
     built_states,
+    kept_codes,
     master_name,
     model_buffers,
     numbers,
@@ -80,7 +81,8 @@ def resident(job: Job) -> list[Line]:
     if emptied.bytes:
         lines.append(emptied)
     norms = {} if strategy.offload_optimizer else {"float64": 1, "bool": 1}
-    return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms), *optimizer_states.on_gpu(job)]
+    lines += [*built_states(job), *model_buffers(job), *kept_codes(job)]
+    return [*lines, *numbers(job, norms), *optimizer_states.on_gpu(job)]
 
 
 def _trained(job: Job) -> Iterator[Line]:
