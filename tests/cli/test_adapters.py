@@ -181,7 +181,9 @@ REFUSED = [
     (("--quantize", "nf4"), r"--quantize without adapters: .* write --lora 16"),
     (("--lora", "16", "--freeze", "*norm*"), r"--lora and --freeze both say what trains"),
     (("--lora", "16", "--train", "*norm*"), r"--lora and --train both say what trains"),
-    (("--lora", "16", "--quantize", "int8", "--stage", "3"), r"int8 at stage 3 is not planned; write --quantize nf4"),
+    (("--lora", "16", "--quantize", "int8", "--stage", "3", "--offload-param", "nvme"), r"offload_param nvme with parameters of several dtypes"),
+    (("--lora", "16", "--adapter-dtype", "fp8"), r"--adapter-dtype: found 'fp8', expected training"),
+    (("--adapter-dtype", "fp32"), r"--adapter-dtype is of adapters; write --lora 16 too"),
     (("--lora", "16", "--quantize", "nf4", "--stage", "3", "--zero-init", "yes"), r"--zero-init yes: .* leave it out"),
 ]  # fmt: skip
 
@@ -260,7 +262,6 @@ def test_methods_side_by_side(zeroplan, monkeypatch):
 @pytest.mark.parametrize(("words", "said"), [
     (("--method", "dora"), r"--method: found 'dora', expected full, lora, qlora"),
     (("--method", "full,lora", "--freeze", "*norm*"), r"--method and --freeze both say what trains"),
-    (("--method", "lora,qlora", "--quantize", "int8", "--stage", "3"), r"int8 at stage 3 is not planned"),
     (("--method", "qlora", "--quantize", "int8", "--double-quant", "yes"), r"leave them out with int8"),
     (("--method", "full,lora", "--why", "zero-3"), r"--method compares plans; leave --why out"),
     (("--method", "full,lora", "--max-params"), r"--method compares plans; leave --max-params out"),

@@ -48,7 +48,8 @@ def test_adapters_train_and_not_the_model(zeroplan, write, tool):
 def test_a_file_and_options_come_to_the_same(zeroplan, write):
     """LLaMA-Factory checkpoints reentrantly; a JSON says the same as a YAML."""
     told = ("--model", "llama-3.2-1b", "--lora", "8", "--lora-targets", "q_proj,v_proj", "--seq", "512", "--micro-batch",
-            "2", "--grad-accum", "1", "--precision", "bf16", "--checkpointing", "full-reentrant")  # fmt: skip
+            "2", "--grad-accum", "1", "--precision", "bf16", "--checkpointing", "full-reentrant", "--adapter-dtype",
+            "fp32")  # fmt: skip
     typed = zeroplan("estimate", *told, "--config", "ds.json", "--gpus", "8", "--json")
     read = zeroplan("estimate", "--config", write("train.yaml", LLAMA), "--gpus", "8", "--json")
     content = {
@@ -84,13 +85,31 @@ def test_quantized_weights(zeroplan, write, text, typed):
     assert single.json["memory"] != read.json["memory"]
 
 
-def test_bytes_of_trl_at_stage_3_are_refused(zeroplan, write):
+def test_trl_stores_bytes(zeroplan, write):
     """model_config.py: bnb_4bit_quant_storage is uint8 where nothing says; an option wins."""
     name = write("train.yaml", TRL + "load_in_4bit: true\ndtype: bfloat16\n")
-    ran = zeroplan("estimate", "--config", name, "--gpus", "8")
-    assert ran.code == 2
-    assert "--quant-storage uint8 at stage 3 is not planned" in ran.err
-    assert zeroplan("estimate", "--config", name, "--gpus", "8", "--quant-storage", "bf16").code == 0
+    read, typed = (
+        zeroplan("estimate", "--config", name, "--gpus", "8", "--json", *more) for more in ((), ("--quant-storage", "bf16"))
+    )
+    dtypes = ({each["dtype"] for each in _frozen(ran)} for ran in (read, typed))
+    assert tuple(dtypes) == ({"uint8", "bfloat16"}, {"bfloat16"})
+
+
+def _frozen(ran):
+    """Partitions of what does not train."""
+    return [each for each in ran.json["memory"]["gpu"]["lines"] if each["name"] == "frozen parameters"]
+
+
+@pytest.mark.parametrize(("tool", "text", "wide"), [
+    ("LLaMA-Factory", LLAMA, True),  # model/adapter.py: "remaining trainable params in float32"
+    ("axolotl", AXOLOTL, True), ("axolotl", AXOLOTL + "peft_autocast_adapter_dtype: false\n", False),
+    ("TRL", TRL, False),  # sft_trainer.py: autocast_adapter_dtype=False at ZeRO-3
+])  # fmt: skip
+def test_dtype_of_adapters_at_stage_3(zeroplan, write, tool, text, wide):
+    write("ds.json", {**CONFIG, "zero_optimization": {"stage": 3}})
+    ran = zeroplan("estimate", "--config", write("train.yaml", text), "--gpus", "8", "--json")
+    trained = [each for each in ran.json["memory"]["gpu"]["lines"] if each["name"] == "parameters"]
+    assert [each["dtype"] for each in trained] == ["float32" if wide else "bfloat16"], tool
 
 
 @pytest.mark.parametrize(("stage", "kind"), [(3, "full-reentrant"), (2, "full")])

@@ -25,6 +25,7 @@ INPUTS = "inputs of layers"
 AT_WORK, GRADIENTS = "at work", "gradients of activations"
 KEEPS = {
     "Mm": LINEAR, "Addmm": LINEAR, "LinearFunctionForZeroStage3": LINEAR, "Clone": LINEAR,
+    "MatMul8BitLt": LINEAR, "MatMul8BitFp": LINEAR,
     "Pow": NORMS, "Rsqrt": NORMS, "NativeLayerNorm": NORMS,
     "Bmm": ATTENTION, "Baddbmm": ATTENTION, "Softmax": ATTENTION, "CpuAttention": ATTENTION,
     "FlashAttention": ATTENTION, "EfficientAttention": ATTENTION, "CudnnAttention": ATTENTION,

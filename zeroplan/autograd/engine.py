@@ -32,6 +32,8 @@ class Engine:
         """How many gradients a parameter's own is the sum of; less those that have come."""
         self.ready: list[tuple[AccumulateGrad, Tensor]] = []
         """Parameters' gradients that are complete: taken when the node that gave the last part is done."""
+        self.kept: list[Tensor] = []
+        """What nodes that have run keep: they live until the graph goes."""
         self.source: AccumulateGrad | None = None
         """What a layer that runs again starts from."""
         self.source_gradient: Tensor | None = None
@@ -101,6 +103,8 @@ class Engine:
         given = _apply(node, gradients)
         gradients.clear()
         node.saved, node.numbers = [], ()
+        if node.kept is not None:
+            self.kept.append(node.kept)
         node.backward = node.unpack = None
         edges, node.edges = node.edges, ()
         for at, edge in enumerate(edges):

@@ -7,10 +7,10 @@ save_for_backward: checkpointing without reentrance drops none of it.
 from __future__ import annotations
 
 from zeroplan.autograd.elementwise import to
-from zeroplan.autograd.graph import operator, product, result
+from zeroplan.autograd.graph import log_saved, operator, product, result
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.strides import Sizes
-from zeroplan.autograd.tensor import Needs, Tensor, empty, empty_like
+from zeroplan.autograd.tensor import Needs, Node, Tensor, empty, empty_like
 
 FLOAT, INT, BOOL, BYTE, HALF = 4, 4, 1, 1, 2
 PRODUCT_OF_CODES = 4
@@ -67,8 +67,7 @@ def matmul_8bit(x: Tensor, shape: Sizes, bias: Tensor | None, *, fp16: bool) -> 
     are taken to be none. `fp16`: x is.
     """
     memory, rows = x.memory, x.elements // x.shape[-1]
-    kept = x.detach() if x.node else None
-    node = operator("MatMul8BitLtBackward", _matmul_8bit_backward, (x, bias), (), (kept, x.width, x.shape, shape))
+    node = _node("MatMul8BitLtBackward", x, shape, bias, keeps=x.node is not None)
     codes, stats = _row_codes(x, fp16=fp16)
     sums = empty(memory, (rows, shape[0]), INT)
     if shape[1] % PRODUCT_OF_CODES:
@@ -77,6 +76,14 @@ def matmul_8bit(x: Tensor, shape: Sizes, bias: Tensor | None, *, fp16: bool) -> 
     out = out if fp16 else empty_like(out, x.width)
     del sums, codes, stats
     return result(node, out)
+
+
+def _node(name: str, x: Tensor, shape: Sizes, bias: Tensor | None, *, keeps: bool) -> Node | None:
+    node = operator(name, _matmul_8bit_backward, (x, bias), (), (x.width, x.shape, shape))
+    if node is not None and keeps:
+        node.kept = x.detach()
+        log_saved(node, x)
+    return node
 
 
 def _row_codes(x: Tensor, *, fp16: bool) -> tuple[Tensor, Tensor]:
@@ -100,8 +107,7 @@ def _product_in_fp32(codes: Tensor, shape: Sizes, rows: int) -> None:
 
 def matmul_8bit_on_cpu(x: Tensor, shape: Sizes, bias: Tensor | None) -> Tensor:
     """x·Wᵀ + b with W made of its codes, as bitsandbytes trains on the CPU (MatMul8bitFp)."""
-    kept = x.detach()
-    node = operator("MatMul8BitFpBackward", _matmul_8bit_backward, (x, bias), (), (kept, x.width, x.shape, shape))
+    node = _node("MatMul8BitFpBackward", x, shape, bias, keeps=True)
     weight = _weight_of_codes(x.memory, shape, x.width)
     (out,) = product(
         x.memory, x.elements * shape[0], lambda: (empty(x.memory, (*x.shape[:-1], shape[0]), x.width),)
@@ -118,7 +124,7 @@ def _weight_of_codes(memory: Memory, shape: Sizes, width: int) -> Tensor:
 
 
 def _matmul_8bit_backward(
-    gradient: Tensor, _x: Tensor | None, width: int, x_shape: Sizes, shape: Sizes, needs: Needs
+    gradient: Tensor, width: int, x_shape: Sizes, shape: Sizes, needs: Needs
 ) -> tuple[Tensor | None, ...]:
     """The weight, in the input's dtype."""
     memory = gradient.memory

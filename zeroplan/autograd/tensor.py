@@ -73,7 +73,7 @@ class Node:
     """One operator's backward."""
 
     __slots__ = (
-        "backward", "edges", "layer", "name", "numbers", "saved", "scope", "sequence", "shapes", "unpack", "widths",
+        "backward", "edges", "kept", "layer", "name", "numbers", "saved", "scope", "sequence", "shapes", "unpack", "widths",
     )  # fmt: skip
 
     def __init__(self, name: str, sequence: int, scope: int, layer: int) -> None:
@@ -82,6 +82,8 @@ class Node:
         self.widths: tuple[int, ...] = ()
         """Bytes of an element of each result: gradients take their shape and dtype."""
         self.saved: list[Any] = []
+        self.kept: Tensor | None = None
+        """What a node written in Python has as an attribute: it lives as long as the graph, after backward has run too."""
         self.numbers: tuple[Any, ...] = ()
         self.edges: tuple[tuple[Node, int] | None, ...] = ()
         self.backward: Backward | None = None

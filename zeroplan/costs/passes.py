@@ -42,7 +42,7 @@ def alone(job: Job) -> Activations | None:
 def timeline_request(job: Job) -> TimelineRequest:
     """What decides the timeline."""
     strategy = job.strategy
-    wide = job.model.added if job.adapter_dtype != strategy.dtype else ()
+    wide = job.model.low_rank if job.adapter_dtype != strategy.dtype else ()
     return TimelineRequest(
         batch=strategy.micro_batch, seq=job.workload.seq, width=strategy.element_bytes,
         half=strategy.dtype == "float16", attention=strategy.attention,

@@ -10,11 +10,10 @@ LARGEST_RANK = 1_000_000
 """No weight is as wide."""
 CAUSAL_LM, SEQ_CLS, TOKEN_CLS = "CAUSAL_LM", "SEQ_CLS", "TOKEN_CLS"
 
-ADDED = (
-    ".lora_A.", ".lora_B.", ".lora_embedding_A.", ".lora_embedding_B.", ".lora_magnitude_vector.",
-    ".modules_to_save.",
-)  # fmt: skip
-"""Parts of the names of the parameters that peft adds to a model."""
+LOW_RANK = (".lora_A.", ".lora_B.", ".lora_embedding_A.", ".lora_embedding_B.", ".lora_magnitude_vector.")
+"""Parts of the names of the parameters of adapters."""
+ADDED = (*LOW_RANK, ".modules_to_save.")
+"""And of all that peft adds to a model."""
 
 
 def is_added(name: str) -> bool:

@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from zeroplan.errors import ContradictionError
-from zeroplan.specs.adapter import Adapter, is_added
+from zeroplan.specs.adapter import LOW_RANK, Adapter, is_added
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import AllocatedActivations, Execution, Timeline
 from zeroplan.specs.quantization import INT8, Quantization
@@ -322,6 +322,11 @@ class Model(NamedTuple):
         return _training(self).added
 
     @property
+    def low_rank(self) -> tuple[int, ...]:
+        """Indices of those of adapters, without the copies of whole modules."""
+        return _training(self).low_rank
+
+    @property
     def packed(self) -> tuple[ParameterSpec, ...]:
         """The tensors that hold weights in 4 or 8 bit."""
         return tuple([each for each in self.tensors if each.packed]) if self.quantization else ()
@@ -341,6 +346,7 @@ class _Training(NamedTuple):
     trainable: tuple[int, ...]
     frozen: frozenset[int]
     added: tuple[int, ...]
+    low_rank: tuple[int, ...]
     elements: int
     largest_trainable: ParameterSpec
     largest: ParameterSpec
@@ -353,9 +359,10 @@ def _training(model: Model) -> _Training:
     frozen = frozenset(range(len(model.tensors))).difference(trainable)
     named = enumerate(model.tensors if model.adapter else ())
     added = tuple([index for index, tensor in named if is_added(tensor.name)])
+    low_rank = tuple([index for index in added if any(part in model.tensors[index].name for part in LOW_RANK)])
     tensors = [model.tensors[index] for index in trainable]
     largest = (max(several, key=lambda tensor: tensor.elements) for several in (tensors, model.tensors))
-    return _Training(trainable, frozen, added, sum([tensor.elements for tensor in tensors]), *largest)
+    return _Training(trainable, frozen, added, low_rank, sum([tensor.elements for tensor in tensors]), *largest)
 
 
 def with_frozen(model: Model, patterns: Sequence[str], trainable: Sequence[str] = ()) -> Model:

@@ -32,6 +32,7 @@ from zeroplan.costs.deepspeed import (
     traffic,
 )
 from zeroplan.costs.memory import PhaseMemory
+from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Copied, Line, Tier, Transfer
 from zeroplan.specs.job import Job
 
@@ -57,7 +58,8 @@ class DeepSpeed:
         optimizer_states.check_adagrad(job)
         muon.check(job)
         if job.strategy.stage == 3:
-            partitions.check_dtypes(job)
+            if refused := partitions.refusal(job):
+                raise ContradictionError(refused)
             nvme_swap.check_buffers(job)
             nvme_swap.check_read_twice(job)
 

@@ -74,9 +74,10 @@ class MicroSteps(NamedTuple):
     @property
     def largest(self) -> tuple[MicroStep, ...]:
         """Those of a later step between them hold the most: the first makes secondary partitions one by one, and needs
-        no more than the next unless it fetches by all-reduce, whose buffers stay.
+        no more than the next unless it fetches by all-reduce, whose buffers stay, or drops what the step left.
         """
-        if self.later is self.steady or not any(gather.joined for gather in self.steady.calls):
+        more = max(self.steady.forward.most) > max(self.later.forward.most)
+        if self.later is self.steady or not (more or any(gather.joined for gather in self.steady.calls)):
             return (self.later,)
         return self.steady, self.later
 

@@ -76,9 +76,9 @@ def partition_dtypes(job: Job) -> list[str]:
     """Dtype of each tensor's partition at stage 3, in which it is gathered: the training precision's, a packed weight's
     own, or that of adapters.
     """
-    training, of_adapters, added = job.strategy.dtype, job.adapter_dtype, frozenset(job.model.added)
+    training, of_adapters, low_rank = job.strategy.dtype, job.adapter_dtype, frozenset(job.model.low_rank)
     return [
-        of_adapters if index in added else (tensor.packed and tensor.dtype) or training
+        of_adapters if index in low_rank else (tensor.packed and tensor.dtype) or training
         for index, tensor in enumerate(job.model.tensors)
     ]
 
@@ -106,33 +106,35 @@ def gathered_widths(job: Job) -> list[int]:
     return [DTYPE_BYTES[dtype] for dtype in partition_dtypes(job)]
 
 
-def check_dtypes(job: Job) -> None:
-    """Raise `ContradictionError` where DeepSpeed stops at partitions of several dtypes, or they are not planned."""
+REASONS = {
+    "stage3_use_all_reduce_for_fetch_params": "DeepSpeed stops where it gathers two of them at once",
+    "offload_param nvme": "DeepSpeed reads all back in one, and what was in another is lost",
+}
+"""Why partitions of several dtypes do not go with a setting; it is not planned with others."""
+
+
+def refusal(job: Job) -> str:
+    """Why stage 3 does not run with this job's dtypes, or is not planned, and what to write; empty where it is."""
     strategy, dtypes = job.strategy, partition_dtypes(job)
+    if gathered_dtype(job) != MIXED or strategy.stage < 3:
+        return ""
     if len({dtypes[index] for index in job.model.trainable}) > 1:
-        other = next(job.model.tensors[at].name for at in job.model.trainable if dtypes[at] == strategy.dtype)
-        raise ContradictionError(
-            f"stage 3 under deepspeed.zero.Init with adapters in float32, and {other} in {strategy.dtype}, which trains "
-            "too: DeepSpeed stops in initialize (all partitions need one dtype); write autocast_adapter_dtype=False in "
-            "get_peft_model and --adapter-dtype training"
+        stops = "DeepSpeed stops in initialize, partitions of what trains need one dtype"
+        stops = "that is not planned with parameters on the host" if strategy.offload_param else stops
+        other = next(job.model.tensors[at].name for at in job.model.trainable if at not in job.model.low_rank)
+        return (
+            f"stage 3 under deepspeed.zero.Init with adapters in float32 (peft's autocast_adapter_dtype) beside {other} in "
+            f"{strategy.dtype}, which trains too: {stops}; write --adapter-dtype training for "
+            "autocast_adapter_dtype=False, or a lower --stage"
         )
-    if what := unplanned(job):
-        raise ContradictionError(
-            f"{what} with parameters of several dtypes at stage 3 ({', '.join(sorted(set(dtypes)))}): DeepSpeed takes "
-            "all for the first one's; leave it out"
-        )
-
-
-def unplanned(job: Job) -> str:
-    """What is not planned with partitions of several dtypes, if that is asked for."""
-    strategy = job.strategy
     asked = {
         "stage3_use_all_reduce_for_fetch_params": strategy.all_reduce_for_fetch,
         "zero_quantized_weights": strategy.quantized_weights, "torch_autocast": strategy.autocast_dtype,
         "offload_param nvme": strategy.offload_param and strategy.offload_param.device == "nvme",
     }  # fmt: skip
-    several = gathered_dtype(job) == MIXED
-    return next((key for key, value in asked.items() if value and several), "")
+    several = f"parameters of several dtypes at stage 3 ({', '.join(sorted(set(dtypes)))})"
+    unplanned = (f"{key} with {several}: {REASONS.get(key, 'it is not planned')}; leave it out" for key in asked if asked[key])
+    return next(unplanned, "")
 
 
 def by_dtype(job: Job, elements: Mapping[int, int]) -> dict[str, int]:

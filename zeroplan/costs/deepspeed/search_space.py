@@ -62,16 +62,12 @@ def _offloads(job: Job, fixed: Values, name: str) -> list[Offload | None]:
     return [None, Offload(device="cpu"), *nvme]
 
 
-def _stops(job: Job) -> bool:
-    """Whether parameters cannot be offloaded there, or it is not planned."""
-    return nvme_swap.reads_twice(job) or (job.strategy.stage == STAGES[-1] and bool(partitions.unplanned(job)))
-
-
 def _runs(job: Job, stage: int, optimizer: Offload | None, params: Offload | None, fixed: Values) -> bool:
     """Whether DeepSpeed does anything with that combination, and whether it is worth considering unasked."""
     if (params and stage < 3) or ("stage" not in fixed and muon.refusal(job.at(stage=stage))):
         return False
-    if "offload_param" not in fixed and _stops(job.at(stage=stage, offload_param=params)):
+    there = job.at(stage=stage, offload_param=params)
+    if "offload_param" not in fixed and (nvme_swap.reads_twice(there) or partitions.refusal(there)):
         return False
     if optimizer is None:  # who says none for the optimizer means none at all
         unasked = params is None or ("offload_optimizer" not in fixed and params.device == "cpu")
