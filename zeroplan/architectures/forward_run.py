@@ -33,6 +33,7 @@ class ForwardRun(Memory):
         "input_offload",
         "kernel",
         "kernels",
+        "loaded",
         "opens",
         "parametrized",
         "passed_over",
@@ -43,7 +44,7 @@ class ForwardRun(Memory):
 
     def __init__(
         self, width: int, batch: int, seq: int, *, attention: str, kernel: str, recomputing: Recomputing = PLAIN,
-        half: bool = False, kernels: str = "transformers", autocast_bytes: int = 0,
+        half: bool = False, kernels: str = "transformers", autocast_bytes: int = 0, loaded: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(width)
         self.batch, self.seq, self.recomputing = batch, seq, recomputing
@@ -61,6 +62,8 @@ class ForwardRun(Memory):
         """Parameters are fp16: CUDA's softmax reads it without a copy in fp32."""
         self.autocast_bytes = autocast_bytes
         """Bytes of an element of what forward computes in under torch.autocast; 0: without it."""
+        self.loaded = loaded or width
+        """Bytes of an element of the weights that were packed."""
         self.kernels = kernels
         """transformers, liger or liger-loss."""
         self.parametrized: dict[Shaped, Callable[[], Tensor]] = {}

@@ -66,7 +66,7 @@ class QuantizedLinear(Unary):
             return matmul_8bit_on_cpu(x, shape, bias) if run.on_cpu else matmul_8bit(x, shape, bias, fp16=run.half)
         compute = WIDTHS.get(self.quantization.compute, run.width)
         scales = ceil_div(self.outputs * self.inputs, BLOCK) if self.quantization.double else 0
-        return matmul_4bit(x, shape, bias, compute=compute, loaded=run.width, scales=scales)
+        return matmul_4bit(x, shape, bias, compute=compute, loaded=run.loaded, scales=scales)
 
 
 LINEAR_4BIT, LINEAR_8BIT = "bitsandbytes.nn.modules.Linear4bit", "bitsandbytes.nn.modules.Linear8bitLt"

@@ -58,7 +58,7 @@ def run_of(request: TimelineRequest, root: Module) -> ForwardRun:
     run = ForwardRun(
         request.width, request.batch, request.seq, attention=request.attention, kernel=request.kernel,
         recomputing=request.recomputing, half=request.half, kernels=request.kernels,
-        autocast_bytes=request.autocast_bytes,
+        autocast_bytes=request.autocast_bytes, loaded=request.loaded,
     )  # fmt: skip
     run.zero_linear = request.zero_linear
     if request.frozen:

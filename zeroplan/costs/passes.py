@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from zeroplan.costs.allocations import END, START, Snapshots
 from zeroplan.formulas import activations as forms
-from zeroplan.ledger import Activations, Detail, Line, line
+from zeroplan.ledger import DTYPE_BYTES, Activations, Detail, Line, line
 from zeroplan.specs.execution import PassTimeline, Timeline
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import TimelineRequest
@@ -49,7 +49,7 @@ def timeline_request(job: Job) -> TimelineRequest:
         kernel="cpu" if strategy.backend == "cpu" else "cuda", recomputing=strategy.recomputing,
         zero_linear=strategy.runs_zero_linear, kernels=strategy.kernels,
         autocast_bytes=2 if strategy.autocast else 0, frozen=job.model.frozen,
-        wide=frozenset(wide),
+        wide=frozenset(wide), loaded=DTYPE_BYTES[strategy.built_dtype] if job.model.quantization else 0,
     )  # fmt: skip
 
 

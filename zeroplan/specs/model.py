@@ -80,6 +80,8 @@ class TimelineRequest(NamedTuple):
     """Indices of the tensors that do not train."""
     wide: frozenset[int] = frozenset()
     """Indices of those in fp32 whatever the others are in."""
+    loaded: int = 0
+    """Bytes of an element of the weights that were packed; 0: where none were."""
 
     @property
     def eager(self) -> bool:

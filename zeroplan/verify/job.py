@@ -47,9 +47,10 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
     if case.get("quantization"):
         from zeroplan.verify.quantized import quantize
 
-        model = quantize(model, Quantization(**case["quantization"]), dtype)
+        loaded = DTYPES.get(case.get("packed_from") or "", dtype)
+        model = quantize(model, Quantization(**case["quantization"]), training_dtype(case["ds_config"]), loaded)
     if case.get("adapter"):
-        model = with_adapter(model, case, device)
+        model = with_adapter(model, case, training_dtype(case["ds_config"]) if case.get("quantization") else dtype, device)
     for name, parameter in model.named_parameters():
         if matches(name, case.get("freeze")) and not matches(name, case.get("train")):
             parameter.requires_grad_(False)
@@ -67,8 +68,8 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
     return model.train()
 
 
-def with_adapter(model: torch.nn.Module, case: dict[str, Any], device: str) -> torch.nn.Module:
-    """The model as peft wraps it; what is new is made where the model is, in the dtype of its weights.
+def with_adapter(model: torch.nn.Module, case: dict[str, Any], dtype: torch.dtype, device: str) -> torch.nn.Module:
+    """The model as peft wraps it; what is new is made where the model is, in the dtype of its weights or their products.
 
     On "meta", or where weights are partitioned, peft leaves in float32 what it would cast elsewhere.
     """
@@ -80,12 +81,12 @@ def with_adapter(model: torch.nn.Module, case: dict[str, Any], device: str) -> t
         layer._LoraFactorsProxy.forward = _fold
     with torch.device(device):
         config = peft.LoraConfig(**case["adapter"])
-        wide = case.get("autocast_adapter_dtype", False)
+        wide = bool(case.get("autocast_adapter_dtype") and case.get("zero_init"))  # else DeepSpeed casts them
         wrapped: torch.nn.Module = peft.get_peft_model(model, config, autocast_adapter_dtype=wide)
     del partitions
     for name, parameter in wrapped.named_parameters():
         if ".lora_" in name and not wide:
-            parameter.data = parameter.data.to(training_dtype(case["ds_config"]))
+            parameter.data = parameter.data.to(dtype)
     return wrapped
 
 

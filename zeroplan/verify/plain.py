@@ -17,7 +17,7 @@ from zeroplan.verify.storages import GPU
 def activations(case: dict[str, Any], setting: Any) -> dict[str, int]:
     """Bytes over what is held before forward: saved for backward, and the peaks of forward and backward."""
     storages = setting.storages
-    model = job.build({**case, "built_in": None}, setting.device)
+    model = job.build({**case, "built_in": None, "packed_from": case.get("built_in")}, setting.device)
     batch = job.inputs(case, setting.device)
 
     def drop(parameter: torch.Tensor) -> None:

@@ -17,8 +17,12 @@ from zeroplan.specs.quantization import BLOCK, INT8, OUTER_BLOCK, Quantization
 from zeroplan.verify.dtypes import DTYPES
 
 
-def quantize(model: torch.nn.Module, quantization: Quantization, dtype: torch.dtype) -> torch.nn.Module:
-    """The model with the linear layers replaced that transformers replaces, the others as they were."""
+def quantize(
+    model: torch.nn.Module, quantization: Quantization, dtype: torch.dtype, loaded: torch.dtype
+) -> torch.nn.Module:  # fmt: skip
+    """The model with the linear layers replaced that transformers replaces, the others as they were; `loaded`: the dtype
+    of the weights that are packed.
+    """
     import bitsandbytes
     from transformers import BitsAndBytesConfig
     from transformers.integrations.bitsandbytes import replace_with_bnb_linear
@@ -37,6 +41,7 @@ def quantize(model: torch.nn.Module, quantization: Quantization, dtype: torch.dt
         if was.bias is not None:
             module.bias = torch.nn.Parameter(was.bias.data)
         weight = was.weight.data if isinstance(was, torch.nn.Linear) else was.weight.data.t().contiguous()
+        weight = weight.to(loaded)
         if device.type == "meta":
             _without_bits(module, weight, quantization)
         elif quantization.kind == INT8:

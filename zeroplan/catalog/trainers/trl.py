@@ -69,6 +69,9 @@ def _settings(words: Words) -> dict[str, Said]:
         **training_arguments.named(words, "optim", "optim"),
         **training_arguments.named(words, "model", "model_name_or_path"),
     }  # fmt: skip
+    if loaded := DTYPES.get(_dtype(words)):
+        key = next((key for key in ("dtype", "torch_dtype") if words(key) is not None), "dtype")
+        settings["built_in"] = Said(loaded, key, stated=words(key) is not None)
     if words.switch("use_flash_attention_2"):
         settings.setdefault("attention", Said("flash_attention_2", "use_flash_attention_2"))
     if words.switch("use_liger"):
@@ -89,11 +92,15 @@ def _quantization(words: Words, *, adapts: bool) -> Quantization | None:
         return Quantization(kind=INT8)
     if not four:
         return None
-    dtype = words.word("dtype", words.word("torch_dtype", "float32")).removeprefix("torch.")
     storage = DTYPES.get(storage, storage)
     if storage not in STORAGES:
         raise words.refuse("bnb_4bit_quant_storage", "uint8, bfloat16, float16 or float32")
-    return Quantization(kind=kind, double=double, storage=storage, compute=DTYPES.get(dtype, ""))
+    return Quantization(kind=kind, double=double, storage=storage, compute=DTYPES.get(_dtype(words), ""))
+
+
+def _dtype(words: Words) -> str:
+    """The dtype that the model is loaded in (model_config.py)."""
+    return words.word("dtype", words.word("torch_dtype", "float32")).removeprefix("torch.")
 
 
 def _lora(words: Words) -> Trains:

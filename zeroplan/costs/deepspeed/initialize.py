@@ -268,15 +268,16 @@ def on_host(job: Job) -> list[Line]:
 
 
 def _cast(job: Job, tracker: AllocationTracker) -> None:
-    """Tensor by tensor; packed bits in whole numbers stay as they are (runtime/engine.py: module.half())."""
-    strategy, whole = job.strategy, 0
-    for tensor in job.model.packed:
-        if tensor.dtype:
-            tracker.allocate(transient.model_as_built, tensor.dtype, tensor.elements)
-            whole += tensor.elements
-    tracker.allocate(transient.model_as_built, strategy.built_dtype, job.model.parameters - whole)
+    """Tensor by tensor (runtime/engine.py: module.half()). Packed bits are in a dtype of their own, which stays, and
+    adapters around them in that of their products.
+    """
+    strategy, low_rank, rest = job.strategy, job.model.low_rank if job.model.quantization else (), job.model.parameters
+    for tensor in (*job.model.packed, *(job.model.tensors[index] for index in low_rank)):
+        tracker.allocate(transient.model_as_built, tensor.dtype or strategy.dtype, tensor.elements)
+        rest -= tensor.elements
+    tracker.allocate(transient.model_as_built, strategy.built_dtype, rest)
     if strategy.is_cast:
-        for tensor in job.model.tensors:
-            if not tensor.dtype:
+        for index, tensor in enumerate(job.model.tensors):
+            if not (tensor.packed or index in low_rank):
                 tracker.allocate(transient.model_as_built, strategy.dtype, tensor.elements)
                 tracker.free(transient.model_as_built, strategy.built_dtype, tensor.elements)
