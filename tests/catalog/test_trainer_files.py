@@ -203,10 +203,13 @@ def test_quantized_weights_of_trl():
 
 
 def test_settings_of_trl():
-    """base_config.py: checkpointing on, bf16 unless fp16; sft_config.py: max_length 1024."""
+    """base_config.py: checkpointing on, bf16 unless fp16; sft_config.py: max_length 1024; model_config.py: dtype float32."""
     assert settings(TRL) == {
         "model": "a/b", "micro_batch": 8, "grad_accum": 1, "seq": 1024, "precision": "bf16", "checkpointing": "full",
+        "built_in": "fp32",
     }  # fmt: skip
+    assert settings({**TRL, "dtype": "bfloat16"})["built_in"] == "bf16"
+    assert "built_in" not in settings({**TRL, "dtype": "auto"})
     assert settings({**TRL, "max_seq_length": 4096, "fp16": True})["precision"] == "fp16"
     assert settings({**TRL, "max_seq_length": 4096})["seq"] == 4096
     assert settings({**TRL, "gradient_checkpointing": False})["checkpointing"] == "none"

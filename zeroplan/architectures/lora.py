@@ -122,9 +122,8 @@ class DoraLinear(LoraLayer, Unary):
         width = result.width
         x = to(x, run.parameter(self.down.weight).width)
         base_result = None if self.drops else result
-        if self.drops:
-            x = self.dropout(run, x)
-        result = add(result, self.magnitude(run, x, base_result))
+        dropped = self.dropout(run, x) if self.drops else x  # x is there as long as this runs
+        result = add(result, self.magnitude(run, dropped, base_result))
         return to(result, width)
 
 

@@ -15,7 +15,7 @@ from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.cache import IdentityKey, by_execution, cached, cached_per_execution, order_free_key
 from zeroplan.costs.deepspeed.coordinator import AccessOrder, Coordinator, TraceError, access_order
 from zeroplan.costs.deepspeed.events import GatheredTimeline, MicroStep
-from zeroplan.costs.deepspeed.gathered_storages import ReplayThresholds, Settings
+from zeroplan.costs.deepspeed.gathered_storages import ReplayThresholds, SeveralDtypesError, Settings
 from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import OutOfBuffersError, parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.partitions import (
@@ -103,6 +103,11 @@ def micro_steps(job: Job) -> MicroSteps:
             "stage 3 with adapters on parameters of a module that is no leaf: DeepSpeed records it with them and then "
             "runs it without, and stops (tracing error); write the module's class to leaf_module"
         )
+    if isinstance(result, SeveralDtypesError):
+        raise ContradictionError(
+            "stage3_use_all_reduce_for_fetch_params with parameters of several dtypes at stage 3: DeepSpeed stops where it "
+            "gathers two of them at once; leave it out"
+        )
     return result
 
 
@@ -122,7 +127,7 @@ def by_order(job: Job) -> Hashable:
 
 
 @cached(gathers_key, order=by_execution)
-def _micro_steps(job: Job) -> MicroSteps | TraceError | None:
+def _micro_steps(job: Job) -> MicroSteps | TraceError | SeveralDtypesError | None:
     """None where buffers run out."""
     known = _known(job)
     for result in known:
@@ -135,7 +140,7 @@ def _micro_steps(job: Job) -> MicroSteps | TraceError | None:
             known.append(_replayed(job, _settings(job)))
         except OutOfBuffersError:
             return None
-        except TraceError as error:
+        except (TraceError, SeveralDtypesError) as error:
             return error
     else:
         known.append(MicroSteps((), NOTHING_GATHERED, NOTHING_GATHERED))
@@ -167,7 +172,7 @@ def _settings(job: Job) -> Settings:
         1 if strategy.allgather_sequential else strategy.prefetch_bucket_size, strategy.max_live_parameters,
         strategy.max_reuse_distance, _micro_steps_that_differ(strategy), strategy.offload_param is not None,
         strategy.all_reduce_for_fetch, strategy.allgather_sequential, order.leaves, order.subtrees,
-        frozenset(index for index, tensor in enumerate(job.model.tensors) if _is_viewed(tensor, strategy)),
+        _viewed(job),
         _checkpointed(job), strategy.recomputing.reentrant, frozenset(swapped_parameters(job)), parameter_buffers(job),
         _low_precision(job), strategy.element_bytes if strategy.quantized_weights else 2,
         strategy.dtype if strategy.quantized_weights else "", secondary_sizes(job), secondary_ranks(job),
@@ -179,8 +184,19 @@ def _held(job: Job) -> frozenset[int]:
     """Packed weights of the layers that backward enters: 4-bit, as MatMul8bitLt keeps codes of its module's."""
     if not job.model.packed or job.model.in_8_bit:
         return frozenset()
-    entered = {index for hook in job.execution.backward if hook.enters for index in hook.tensors}
-    return frozenset(index for index in entered if job.model.tensors[index].packed)
+    return frozenset(index for index in _entered(job) if job.model.tensors[index].packed)
+
+
+@cached_per_execution
+def _entered(job: Job) -> frozenset[int]:
+    """Tensors of the modules that backward enters: others leave no graph."""
+    return frozenset(index for hook in job.execution.backward if hook.enters for index in hook.tensors)
+
+
+def _viewed(job: Job) -> frozenset[int]:
+    """Tensors of which forward saves views for backward."""
+    entered = _entered(job) if job.model.frozen else range(len(job.model.tensors))
+    return frozenset(index for index in entered if _is_viewed(job.model.tensors[index], job.strategy))
 
 
 def _of_each_dtype(job: Job) -> tuple[frozenset[int], ...]:
@@ -234,7 +250,7 @@ def sufficient_buffers(job: Job) -> PrefetchSettings | None:
     for bucket, count in product((prefetch, 0), counts):
         try:
             _replayed(job, settings._replace(swap_buffers=count, prefetch_bucket_size=bucket))
-        except (OutOfBuffersError, TraceError):
+        except (OutOfBuffersError, TraceError, SeveralDtypesError):
             continue
         return PrefetchSettings(count, bucket)
     return None

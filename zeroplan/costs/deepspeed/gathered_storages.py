@@ -31,6 +31,10 @@ class GatherWait(NamedTuple):
 NOTHING = GatherWait(0, 0)
 
 
+class SeveralDtypesError(Exception):
+    """One all-reduce for tensors of several dtypes: DeepSpeed stops (runtime/zero/utils.py:get_only_unique_item)."""
+
+
 class GatheredStorages:
     """Gathered tensors and their storage; the state that lasts across micro-steps."""
 
@@ -112,7 +116,10 @@ class GatheredStorages:
         alone, elements, copied = len(tensors) == 1, 0, 0
         joined = joins and not alone and not self.settings.dequantized
         low_precision = set() if joined or self.ranks == 1 else tensors & self.settings.low_precision
-        for members in self.parts(tensors, low_precision):
+        parts = self.parts(tensors, low_precision)
+        if joined and sum(map(bool, parts)) > 1:
+            raise SeveralDtypesError
+        for members in parts:
             if not members:
                 continue
             full = sum([self.padded[index] for index in members])

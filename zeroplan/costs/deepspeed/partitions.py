@@ -106,11 +106,7 @@ def gathered_widths(job: Job) -> list[int]:
     return [DTYPE_BYTES[dtype] for dtype in partition_dtypes(job)]
 
 
-REASONS = {
-    "stage3_use_all_reduce_for_fetch_params": "DeepSpeed stops where it gathers two of them at once",
-    "offload_param nvme": "DeepSpeed reads all back in one, and what was in another is lost",
-}
-"""Why partitions of several dtypes do not go with a setting; it is not planned with others."""
+UNPLANNED = "it is not planned"
 
 
 def refusal(job: Job) -> str:
@@ -127,14 +123,14 @@ def refusal(job: Job) -> str:
             f"{strategy.dtype}, which trains too: {stops}; write --adapter-dtype training for "
             "autocast_adapter_dtype=False, or a lower --stage"
         )
+    nvme = strategy.offload_param and strategy.offload_param.device == "nvme"
     asked = {
-        "stage3_use_all_reduce_for_fetch_params": strategy.all_reduce_for_fetch,
-        "zero_quantized_weights": strategy.quantized_weights, "torch_autocast": strategy.autocast_dtype,
-        "offload_param nvme": strategy.offload_param and strategy.offload_param.device == "nvme",
-    }  # fmt: skip
+        "offload_param nvme": nvme and "DeepSpeed reads all back in one, and what was in another is lost",
+        "zero_quantized_weights": strategy.quantized_weights and UNPLANNED,
+        "torch_autocast": strategy.autocast_dtype and UNPLANNED,
+    }
     several = f"parameters of several dtypes at stage 3 ({', '.join(sorted(set(dtypes)))})"
-    unplanned = (f"{key} with {several}: {REASONS.get(key, 'it is not planned')}; leave it out" for key in asked if asked[key])
-    return next(unplanned, "")
+    return next((f"{what} with {several}: {why}; leave it out" for what, why in asked.items() if why), "")
 
 
 def by_dtype(job: Job, elements: Mapping[int, int]) -> dict[str, int]:
