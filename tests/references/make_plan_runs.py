@@ -1,6 +1,6 @@
 """Plans that `zeroplan recommend` made, run by DeepSpeed, for make_deepspeed_reference --into plans_0.19.8.json.
 
-python -m tests.references.make_plan_runs FOLDER FIRST COUNT [adapters]     seeds from FIRST on, FOLDER/SEED.json each
+python -m tests.references.make_plan_runs FOLDER FIRST COUNT [adapters|dtypes]     seeds from FIRST on, FOLDER/SEED.json each
 
 One of 70 was left out: gpt-oss-20b, fp16, ZeRO-3 with the optimizer on the CPU, 4 GPUs, sequence 1024. Less activations,
 its forward was counted 10.3 % too high, by about one layer's experts: two gathers end at them (make_waiting_runs). Its
@@ -28,7 +28,7 @@ def main(folder, first, count, adapters=""):
             target, started = Path(folder, f"{seed}.json"), time.monotonic()
             if target.exists():
                 continue
-            options, job = drawn(seed, adapters=bool(adapters))
+            options, job = drawn(seed, adapters=adapters)
             searched = time.monotonic() - started
             run = warm.measure({**case(job), "request": options})
             target.write_text(json.dumps(run))

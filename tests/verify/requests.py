@@ -7,6 +7,7 @@ layers run in a step, and at stage 3 fewer where ranks are many, for each of whi
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from tests.deepspeed.test_write import GPU_MEM, UNOFFLOADABLE, ranks_of
@@ -51,6 +52,15 @@ def draw_adapters(r: random.Random) -> dict[str, str]:
     if r.random() < 0.3:
         options |= {"quantize": r.choice(("nf4", "fp4")), "double_quant": r.choice(("yes", "no"))}
     return options
+
+
+def draw_dtypes(r: random.Random) -> dict[str, str]:
+    """Adapters in float32, or weights in uint8 or int8, at stage 3."""
+    lora = {"lora": r.choice(("8", "16", "64")), "stage": "3", "precision": r.choice(("fp16", "bf16", "bf16"))}
+    kinds: tuple[dict[str, str], ...] = (
+        {"adapter_dtype": "fp32"}, {"quantize": "int8"}, {"quantize": "nf4", "quant_storage": "uint8"},
+    )  # fmt: skip
+    return lora | r.choice(kinds)
 
 
 def draw(r: random.Random, *, small: bool) -> dict[str, str]:
@@ -125,14 +135,18 @@ def work(job: Job) -> float:
     return job.model.shape.layers * job.strategy.micro_steps * times
 
 
-def drawn(seed: int, *, small: bool = False, adapters: bool = False) -> tuple[dict[str, str], Job]:
-    """Options, and the job of their plan at a drawn rank, as it is measured."""
-    r = random.Random(f"{'adapter ' * adapters}plan {seed}")
+ADAPTERS: dict[str, Callable[[random.Random], dict[str, str]]] = {"adapters": draw_adapters, "dtypes": draw_dtypes}
+"""What else is drawn where adapters train."""
+
+
+def drawn(seed: int, *, small: bool = False, adapters: str = "") -> tuple[dict[str, str], Job]:
+    """Options, and the job of their plan at a drawn rank, as it is measured; `adapters`: one of ADAPTERS."""
+    r = random.Random(f"{'adapter ' * bool(adapters)}plan {seed}")
     most = LEAST_WORK if small else MOST_WORK
     while True:
         options, place = draw(r, small=small), r.random()
         if adapters:
-            options |= draw_adapters(r)
+            options |= ADAPTERS[adapters](r)
         if adapters and options.get("model") == "gpt-j-6b":  # its buffers differ in transformers 5.24
             continue
         job = planned(options)

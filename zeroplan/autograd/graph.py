@@ -10,7 +10,6 @@ from zeroplan.autograd.memory import Memory, Shaped
 from zeroplan.autograd.strides import Sizes, contiguous_strides
 from zeroplan.autograd.tensor import AccumulateGrad, Backward, Node, Tensor, empty
 
-
 FLOAT = 4
 
 

@@ -63,8 +63,8 @@ def _matmul_4bit_backward(
 
 
 def matmul_8bit(x: Tensor, shape: Sizes, bias: Tensor | None, *, fp16: bool) -> Tensor:
-    """x·Wᵀ + b of x in int8, as CUDA runs it (MatMul8bitLt); outliers over a threshold, which are products of their own,
-    are taken to be none. `fp16`: x is.
+    """x·Wᵀ + b of x in int8, as CUDA runs it (MatMul8bitLt); outliers over a threshold would be products of their own,
+    and are taken to be none. `fp16`: x is.
     """
     memory, rows = x.memory, x.elements // x.shape[-1]
     node = _node("MatMul8BitLtBackward", x, shape, bias, keeps=x.node is not None)
@@ -87,7 +87,7 @@ def _node(name: str, x: Tensor, shape: Sizes, bias: Tensor | None, *, keeps: boo
 
 
 def _row_codes(x: Tensor, *, fp16: bool) -> tuple[Tensor, Tensor]:
-    """x in 8 bit and a scale for each row, of x in fp16 (backends/cuda/ops.py, int8_vectorwise_quant)."""
+    """X in 8 bit and a scale for each row, of x in fp16 (backends/cuda/ops.py, int8_vectorwise_quant)."""
     half = x if fp16 else empty_like(x, HALF)
     stats = empty(x.memory, (x.elements // x.shape[-1],), FLOAT)
     codes = empty_like(half, BYTE)

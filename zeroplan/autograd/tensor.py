@@ -73,7 +73,8 @@ class Node:
     """One operator's backward."""
 
     __slots__ = (
-        "backward", "edges", "kept", "layer", "name", "numbers", "saved", "scope", "sequence", "shapes", "unpack", "widths",
+        "backward", "edges", "kept", "layer", "name", "numbers", "saved", "scope", "sequence", "shapes", "unpack",
+        "widths",
     )  # fmt: skip
 
     def __init__(self, name: str, sequence: int, scope: int, layer: int) -> None:
@@ -83,7 +84,7 @@ class Node:
         """Bytes of an element of each result: gradients take their shape and dtype."""
         self.saved: list[Any] = []
         self.kept: Tensor | None = None
-        """What a node written in Python has as an attribute: it lives as long as the graph, after backward has run too."""
+        """What a node written in Python has as an attribute: it lives as long as the graph, also when the node has run."""
         self.numbers: tuple[Any, ...] = ()
         self.edges: tuple[tuple[Node, int] | None, ...] = ()
         self.backward: Backward | None = None

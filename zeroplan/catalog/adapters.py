@@ -159,7 +159,8 @@ READERS: dict[str, Callable[[Any, str], Any]] = {
 def settings(adapter: Adapter) -> dict[str, Any]:
     """The adapter as fields of peft.LoraConfig, those that are as in peft anyway left out."""
     usual = Adapter()
-    stated = {name: value for name, value in adapter._asdict().items() if name in READERS and value != getattr(usual, name)}
+    fields = {name: value for name, value in adapter._asdict().items() if name in READERS}
+    stated = {name: value for name, value in fields.items() if value != getattr(usual, name)}
     listed = {name: list(value) if isinstance(value, tuple) else value for name, value in stated.items()}
     listed |= {name: dict(value) for name, value in stated.items() if name in ("rank_pattern", "alpha_pattern")}
     return {"r": adapter.r, "target_modules": adapter.target_modules, **listed}

@@ -109,9 +109,10 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
         )
     if job.model.adapter:
         wide = job.model.adapter.autocast_adapter_dtype
+        dtype = "in float32" if wide else "and in the dtype of its weights"
         lines.append(
-            f"Adapters are added before DeepSpeed takes the model, {'in float32' if wide else 'and in the dtype of its weights'}"
-            f": `get_peft_model(model, LoraConfig.from_pretrained(folder), autocast_adapter_dtype={wide})`."
+            f"Adapters are added before DeepSpeed takes the model, {dtype}: "
+            f"`get_peft_model(model, LoraConfig.from_pretrained(folder), autocast_adapter_dtype={wide})`."
         )
         if job.model.quantization:
             lines.append("`prepare_model_for_kbit_training` is not called: it puts what is not quantized into float32.")

@@ -80,8 +80,8 @@ def row_scales(rows: int) -> int:
 
 
 def kept_codes(codes: int) -> int:
-    """Ic -- weights in 8 bit at stage 3, whole on each rank beside their partitions: the module keeps what its parameter
-    was made of [bitsandbytes nn/modules.py:Linear8bitLt.init_8bit_state].
+    """Ic -- weights in 8 bit at stage 3, whole on each rank beside their partitions: modules keep what their parameters
+    were made of [bitsandbytes nn/modules.py:Linear8bitLt.init_8bit_state].
     """
     return codes
 

@@ -213,7 +213,9 @@ class Options(ForScript):
 
 OPTIONS = declared(Options)
 """All options, in the order of the help."""
-TRAINED = ("lora", "lora_targets", "adapter", "adapter_dtype", "quantize", "double_quant", "quant_storage", "freeze", "train")
+TRAINED = (
+    "lora", "lora_targets", "adapter", "adapter_dtype", "quantize", "double_quant", "quant_storage", "freeze", "train",
+)  # fmt: skip
 """Those that say what trains."""
 
 Path = str | PathLike[str]

@@ -44,7 +44,7 @@ class Job(NamedTuple):
     @property
     def adapter_dtype(self) -> str:
         """Of what peft adds: its own float32 (autocast_adapter_dtype) where deepspeed.zero.Init has built the model,
-        which DeepSpeed takes as it is; else it casts them with the rest (runtime/engine.py:_cast_module_mixed_precision).
+        which DeepSpeed takes as it is; else it casts them too (runtime/engine.py:_cast_module_mixed_precision).
         """
         strategy, adapter = self.strategy, self.model.adapter
         stays = strategy.stage == 3 and strategy.builds_partitioned

@@ -50,7 +50,8 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
         loaded = DTYPES.get(case.get("packed_from") or "", dtype)
         model = quantize(model, Quantization(**case["quantization"]), training_dtype(case["ds_config"]), loaded)
     if case.get("adapter"):
-        model = with_adapter(model, case, training_dtype(case["ds_config"]) if case.get("quantization") else dtype, device)
+        of_products = training_dtype(case["ds_config"]) if case.get("quantization") else dtype
+        model = with_adapter(model, case, of_products, device)
     for name, parameter in model.named_parameters():
         if matches(name, case.get("freeze")) and not matches(name, case.get("train")):
             parameter.requires_grad_(False)
@@ -69,7 +70,7 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
 
 
 def with_adapter(model: torch.nn.Module, case: dict[str, Any], dtype: torch.dtype, device: str) -> torch.nn.Module:
-    """The model as peft wraps it; what is new is made where the model is, in the dtype of its weights or their products.
+    """The model as peft wraps it; what is new is made where the model is, in the dtype of its layers' products.
 
     On "meta", or where weights are partitioned, peft leaves in float32 what it would cast elsewhere.
     """

@@ -20,8 +20,8 @@ from zeroplan.verify.dtypes import DTYPES
 def quantize(
     model: torch.nn.Module, quantization: Quantization, dtype: torch.dtype, loaded: torch.dtype
 ) -> torch.nn.Module:  # fmt: skip
-    """The model with the linear layers replaced that transformers replaces, the others as they were; `loaded`: the dtype
-    of the weights that are packed.
+    """The model with the linear layers replaced that transformers replaces, the others as they were; `dtype` of their
+    products, `loaded` that of the weights that are packed.
     """
     import bitsandbytes
     from transformers import BitsAndBytesConfig
@@ -67,15 +67,15 @@ def settings(quantization: Quantization, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def states(model: torch.nn.Module) -> list[torch.Tensor]:
-    """What bitsandbytes keeps beside packed weights; in 8 bit codes go from the weight to the module as it first runs."""
+    """What bitsandbytes keeps beside packed weights; 8-bit codes go from the weight to the module as it first runs."""
     found: list[torch.Tensor] = []
     for module in model.modules():
         state = getattr(module, "quant_state", None)
         if state is not None and not isinstance(state, torch.Tensor):
             outer = [state.state2.absmax, state.state2.code, state.offset] if state.state2 is not None else []
             found += [state.absmax, state.code, *outer]
-        kept = (getattr(owner, name, None) for owner in (getattr(module, "weight", None), getattr(module, "state", None))
-                for name in ("SCB", "CB"))  # fmt: skip
+        owners = getattr(module, "weight", None), getattr(module, "state", None)
+        kept = (getattr(owner, name, None) for owner in owners for name in ("SCB", "CB"))
         found += [each for each in kept if isinstance(each, torch.Tensor)]
     return found
 

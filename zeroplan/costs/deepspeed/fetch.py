@@ -15,7 +15,7 @@ from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.cache import IdentityKey, by_execution, cached, cached_per_execution, order_free_key
 from zeroplan.costs.deepspeed.coordinator import AccessOrder, Coordinator, TraceError, access_order
 from zeroplan.costs.deepspeed.events import GatheredTimeline, MicroStep
-from zeroplan.costs.deepspeed.gathered_storages import ReplayThresholds, SeveralDtypesError, Settings
+from zeroplan.costs.deepspeed.gathered_storages import ReplayThresholds, Settings, SeveralDtypesError
 from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import OutOfBuffersError, parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.partitions import (
@@ -105,8 +105,8 @@ def micro_steps(job: Job) -> MicroSteps:
         )
     if isinstance(result, SeveralDtypesError):
         raise ContradictionError(
-            "stage3_use_all_reduce_for_fetch_params with parameters of several dtypes at stage 3: DeepSpeed stops where it "
-            "gathers two of them at once; leave it out"
+            "stage3_use_all_reduce_for_fetch_params with parameters of several dtypes at stage 3: DeepSpeed stops where "
+            "it gathers two of them at once; leave it out"
         )
     return result
 
@@ -176,7 +176,8 @@ def _settings(job: Job) -> Settings:
         _checkpointed(job), strategy.recomputing.reentrant, frozenset(swapped_parameters(job)), parameter_buffers(job),
         _low_precision(job), strategy.element_bytes if strategy.quantized_weights else 2,
         strategy.dtype if strategy.quantized_weights else "", secondary_sizes(job), secondary_ranks(job),
-        job.model.frozen, _held(job), replaced(job), replaced(job).intersection(persistent_tensors(job)), gathered_widths(job), _of_each_dtype(job),
+        job.model.frozen, _held(job), replaced(job),
+        replaced(job).intersection(persistent_tensors(job)), gathered_widths(job), _of_each_dtype(job),
     )  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 It follows runtime/zero/partition_parameters.py of DeepSpeed 0.19.8 (all_gather_coalesced, AllGatherCoalescedHandle,
 free_param) event by event. `Settings` decide what is gathered; of its thresholds (stage3_prefetch_bucket_size,
 stage3_max_live_parameters, stage3_max_reuse_distance) the coordinator only asks whether one exceeds a count, so that a
-replay holds for all that lie between the same two counts. Sizes are elements.
+replay holds for all that lie between the same two counts. Sizes are elements, and so is storage but where tensors have
+several dtypes (`Settings.widths`).
 """
 
 from collections.abc import Sequence, Set
@@ -42,11 +43,8 @@ class GatheredStorages:
         self.sizes, self.settings = sizes, settings
         self.persistent, self.ranks = settings.persistent, settings.ranks
         self.padded = [round_up(size, settings.ranks) for size in sizes]
-        widths = settings.widths
-        self.received = [width * padded for width, padded in zip(widths, self.padded)] if widths else self.padded
-        """Of each tensor as it is gathered by itself; `stored`: in storage of its own; as `gathered_dtype` counts."""
-        self.stored = [width * size for width, size in zip(widths, sizes)] if widths else sizes
-        self.second = [width * size for width, size in zip(widths, settings.second)] if widths else settings.second
+        self.received, self.stored, self.second = map(settings.stored, (self.padded, sizes, settings.second))
+        """Storage of each tensor as it is gathered by itself, as it is unpacked, and of its secondary partition."""
         self.available: set[int] = set()
         self.storage: dict[int, int] = {}
         """Elements of each gathered tensor's own storage."""
@@ -327,6 +325,12 @@ class Settings(NamedTuple):
     """How much storage an element of each tensor takes, where they have several dtypes."""
     of_each_dtype: tuple[frozenset[int], ...] = ()
     """The tensors of each dtype then, in the order of their calls."""
+
+    def stored(self, elements: Sequence[int]) -> Sequence[int]:
+        """Storage that so many elements of each tensor take."""
+        if not (self.widths and elements):
+            return elements
+        return [width * count for width, count in zip(self.widths, elements, strict=True)]
 
     def joined(self, size: int) -> int:
         """Elements beside a tensor while its pieces are joined in the dtype that they came in."""

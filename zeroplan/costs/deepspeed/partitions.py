@@ -119,8 +119,8 @@ def refusal(job: Job) -> str:
         stops = "that is not planned with parameters on the host" if strategy.offload_param else stops
         other = next(job.model.tensors[at].name for at in job.model.trainable if at not in job.model.low_rank)
         return (
-            f"stage 3 under deepspeed.zero.Init with adapters in float32 (peft's autocast_adapter_dtype) beside {other} in "
-            f"{strategy.dtype}, which trains too: {stops}; write --adapter-dtype training for "
+            f"stage 3 under deepspeed.zero.Init with adapters in float32 (peft's autocast_adapter_dtype) beside {other} "
+            f"in {strategy.dtype}, which trains too: {stops}; write --adapter-dtype training for "
             "autocast_adapter_dtype=False, or a lower --stage"
         )
     nvme = strategy.offload_param and strategy.offload_param.device == "nvme"

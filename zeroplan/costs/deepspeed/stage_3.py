@@ -239,7 +239,8 @@ def _secondary(job: Job) -> tuple[Line, ...]:
     """Secondary partitions of all tensors that train, once the step has made them; beside offloaded parameters on the
     host.
     """
-    return _gathered(job, 0, 0 if job.strategy.offload_param else in_gathered_dtype(job, transient_secondary_sizes(job)))
+    secondary = [] if job.strategy.offload_param else transient_secondary_sizes(job)
+    return _gathered(job, 0, in_gathered_dtype(job, secondary))
 
 
 def _from_host(job: Job) -> tuple[Line, ...]:

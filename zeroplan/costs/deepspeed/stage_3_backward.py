@@ -38,7 +38,8 @@ class Stage3Backward:
 
     def __init__(self, job: Job) -> None:
         self.job, self.strategy, self.sizes = job, job.strategy, tensor_sizes(job)
-        self.dtype, self.gathered_dtype, self.accumulation = trained_dtype(job), gathered_dtype(job), job.strategy.accumulation
+        self.dtype, self.gathered_dtype = trained_dtype(job), gathered_dtype(job)
+        self.accumulation = job.strategy.accumulation
         self.master, self.ranks, self.own = job.strategy.master, job.ranks, own_shares(job)
         self.tracker = AllocationTracker()
         self.dtypes = communication_dtypes(job)
