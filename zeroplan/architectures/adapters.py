@@ -21,6 +21,7 @@ from zeroplan.architectures.adapter_targets import (
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.lora import (
     DoraLinear,
+    DoraLinear4bit,
     LoraEmbedding,
     LoraLinear,
     LoraLinear4bit,
@@ -165,9 +166,11 @@ def _with_parameter(path: str, module: Module, holder: Module, adapter: Adapter,
 def _with_adapter(path: str, module: Module, adapter: Adapter, name: str) -> Module:
     rank = _of_pattern(path, adapter.rank_pattern) or adapter.r
     if isinstance(module, QuantizedLinear):
-        if adapter.use_dora:
-            raise ContradictionError(f"{name}: use_dora with quantized weights is not planned; leave one of them out")
         eight = module.quantization.kind == INT8
+        if adapter.use_dora:
+            if eight:
+                raise ContradictionError(f"{name}: use_dora with weights in int8 is not planned; write --quantize nf4")
+            return DoraLinear4bit(module, adapter, rank)
         return (LoraLinear8bit if eight else LoraLinear4bit)(module, adapter, rank)
     if isinstance(module, Linear | Conv1D):
         return (DoraLinear if adapter.use_dora else LoraLinear)(module, adapter, rank)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from zeroplan.architectures.module import Conv1D, Dropout, Embedding, Linear, LookUp, Module, Parameter, Unary
+from zeroplan.architectures.module import FLOAT, Conv1D, Dropout, Embedding, Linear, LookUp, Module, Parameter, Unary
 from zeroplan.autograd import graph
 from zeroplan.autograd.autocast import autocast
 from zeroplan.autograd.elementwise import add, add_scalar, div, mul, mul_scalar, sub, to
 from zeroplan.autograd.products import baddbmm, embedding, linear, matmul
 from zeroplan.autograd.reductions import norm_of_rows
-from zeroplan.autograd.tensor import Tensor, empty
+from zeroplan.autograd.tensor import Tensor, empty, given
 from zeroplan.autograd.views import clone, transpose, view
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class DoraLinear(LoraLayer, Unary):
     transformers_class = "peft.tuners.lora.layer.Linear"
     magnitude: Magnitude
 
-    def __init__(self, base: Linear | Conv1D, adapter: Adapter, rank: int) -> None:
+    def __init__(self, base: Linear | Conv1D | QuantizedLinear, adapter: Adapter, rank: int) -> None:
         down, up = Linear(base.inputs, rank, bias=False), Linear(rank, base.outputs, bias=False)
         self.drops = bool(adapter.lora_dropout)
         magnitude = Magnitude(base, down, up, reads_bias=not self.drops)
@@ -118,13 +118,27 @@ class DoraLinear(LoraLayer, Unary):
         self.borrowed = (down.weight,)
 
     def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
-        result = self.base_layer(run, x)
+        result = self.base_result(run, x)
         width = result.width
         x = to(x, run.parameter(self.down.weight).width)
         base_result = None if self.drops else result
         dropped = self.dropout(run, x) if self.drops else x  # x is there as long as this runs
         result = add(result, self.magnitude(run, dropped, base_result))
         return to(result, width)
+
+    def base_result(self, run: ForwardRun, x: Tensor) -> Tensor:
+        result: Tensor = self.base_layer(run, x)
+        return result
+
+
+class DoraLinear4bit(DoraLinear):
+    """The same around a linear layer in 4 bit, whose result is copied (tuners/lora/bnb.py)."""
+
+    transformers_class = "peft.tuners.lora.bnb.Linear4bit"
+
+    def base_result(self, run: ForwardRun, x: Tensor) -> Tensor:
+        result = self.base_layer(run, x)
+        return clone(result)
 
 
 class Magnitude(Module):
@@ -137,9 +151,9 @@ class Magnitude(Module):
 
     down: Linear
     up: Linear
-    base: Linear | Conv1D
+    base: Linear | Conv1D | QuantizedLinear
 
-    def __init__(self, base: Linear | Conv1D, down: Linear, up: Linear, *, reads_bias: bool) -> None:
+    def __init__(self, base: Linear | Conv1D | QuantizedLinear, down: Linear, up: Linear, *, reads_bias: bool) -> None:
         super().__init__()
         self.weight = Parameter(base.outputs)
         vars(self).update(base=base, down=down, up=up)
@@ -153,7 +167,7 @@ class Magnitude(Module):
         lora_weight = transpose(self.up(run, self.down(run, identity)), 0, 1)
         del identity
         lora_weight = to(lora_weight, x.width)
-        weight = to(run.parameter(self.base.weight), x.width)
+        weight = to(self.base.whole_weight(run), x.width)
         weight_norm = self.weight_norm(weight, lora_weight.detach())
         scale = view(div(run.parameter(self.weight), weight_norm), (1, -1))
         lora_result = self.up(run, self.down(run, x))
@@ -161,7 +175,10 @@ class Magnitude(Module):
             # peft turns a weight into a new parameter, and those ask for a gradient (tuners/lora/dora.py: transpose)
             base_result = linear(x, graph.requires_grad(transpose(weight, 0, 1)) if self.turned else weight)
         elif len(self.borrowed) > 1:
-            base_result = sub(base_result, run.parameter(self.borrowed[1]))
+            bias = run.parameter(self.borrowed[1])
+            if self.borrowed[1].dtype:  # of 4-bit layers that compute in fp32
+                bias = given(run, bias.shape, FLOAT)
+            base_result = sub(base_result, bias)
         return add(mul(add_scalar(scale), base_result), mul_scalar(mul(scale, lora_result)))
 
     def weight_norm(self, weight: Tensor, lora_weight: Tensor) -> Tensor:

@@ -262,6 +262,10 @@ class Linear(Unary):
         if bias:
             self.bias = Parameter(outputs)
 
+    def whole_weight(self, run: ForwardRun) -> Tensor:
+        """W, as others read it."""
+        return run.parameter(self.weight)
+
     def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         bias = self.parameters.get("bias")
         return linear(x, run.parameter(self.weight), run.parameter(bias) if bias else None)
@@ -278,6 +282,10 @@ class Conv1D(Unary):
         self.inputs, self.outputs = inputs, outputs
         self.weight = Parameter(inputs, outputs)
         self.bias = Parameter(outputs)
+
+    def whole_weight(self, run: ForwardRun) -> Tensor:
+        """W, as others read it."""
+        return run.parameter(self.weight)
 
     def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         rows = view(x, (-1, x.shape[-1]))

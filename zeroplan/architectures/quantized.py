@@ -17,7 +17,8 @@ from zeroplan.architectures.module import Conv1D, Linear, Module, Parameter, Una
 from zeroplan.architectures.profile import TracedProfile
 from zeroplan.architectures.registry import OUTPUTS
 from zeroplan.arithmetic import ceil_div
-from zeroplan.autograd.quantized import matmul_4bit, matmul_8bit, matmul_8bit_on_cpu
+from zeroplan.autograd.quantized import dequantized_scales, matmul_4bit, matmul_8bit, matmul_8bit_on_cpu
+from zeroplan.autograd.tensor import empty
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.model import Model
 from zeroplan.specs.quantization import BLOCK, INT8, Quantization
@@ -58,6 +59,18 @@ class QuantizedLinear(Unary):
             self.bias = WideBias(*bias.shape) if quantization.compute == "fp32" else bias
         vars(self)["transformers_class"] = LINEAR_8BIT if quantization.kind == INT8 else LINEAR_4BIT
 
+    def whole_weight(self, run: ForwardRun) -> Tensor:
+        """W of its bits, as others read it (bitsandbytes functional.py:dequantize_4bit)."""
+        wide = dequantized_scales(run, self.scales, adds=False) if self.scales else None
+        weight = empty(run, (self.outputs, self.inputs), run.loaded)
+        del wide
+        return weight
+
+    @property
+    def scales(self) -> int:
+        """How many scales are quantized again."""
+        return ceil_div(self.outputs * self.inputs, BLOCK) if self.quantization.double else 0
+
     def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         stated = self.parameters.get("bias")
         bias = run.parameter(stated) if stated else None
@@ -65,8 +78,7 @@ class QuantizedLinear(Unary):
         if self.quantization.kind == INT8:
             return matmul_8bit_on_cpu(x, shape, bias) if run.on_cpu else matmul_8bit(x, shape, bias, fp16=run.half)
         compute = WIDTHS.get(self.quantization.compute, run.width)
-        scales = ceil_div(self.outputs * self.inputs, BLOCK) if self.quantization.double else 0
-        return matmul_4bit(x, shape, bias, compute=compute, loaded=run.loaded, scales=scales)
+        return matmul_4bit(x, shape, bias, compute=compute, loaded=run.loaded, scales=self.scales)
 
 
 LINEAR_4BIT, LINEAR_8BIT = "bitsandbytes.nn.modules.Linear4bit", "bitsandbytes.nn.modules.Linear8bitLt"

@@ -84,7 +84,7 @@ class Node:
         """Bytes of an element of each result: gradients take their shape and dtype."""
         self.saved: list[Any] = []
         self.kept: Tensor | None = None
-        """What a node written in Python has as an attribute: it lives as long as the graph, also when the node has run."""
+        """What a node written in Python has as an attribute: it lives as long as the graph does."""
         self.numbers: tuple[Any, ...] = ()
         self.edges: tuple[tuple[Node, int] | None, ...] = ()
         self.backward: Backward | None = None

@@ -20,7 +20,8 @@ NAMES = {
     "engine.optimizer.torch_autocast_gradscaler._scale": "norm and flags",
     "engine.optimizer.torch_autocast_gradscaler._growth_tracker": "norm and flags",
     "engine.optimizer.backup_optimizer.param_groups.params": "placeholder",
-    "gathered parameters": "emptied leaves", "persistent parameters in 8 bit": "persistent parameters",
+    "gathered parameters": "emptied leaves",
+    "persistent parameters, replaced in forward": "persistent parameters",
     "engine.basic_optimizer.state.sum": "optimizer states", "Muon's momentum": "optimizer states",
 }  # fmt: skip
 """What the measurement and the ledger call the same thing."""

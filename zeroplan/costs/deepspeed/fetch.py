@@ -105,7 +105,7 @@ def micro_steps(job: Job) -> MicroSteps:
         )
     if isinstance(result, SeveralDtypesError):
         raise ContradictionError(
-            "stage3_use_all_reduce_for_fetch_params with parameters of several dtypes at stage 3: DeepSpeed stops where "
+            "stage3_use_all_reduce_for_fetch_params with parameters of several dtypes at stage 3: DeepSpeed stops as "
             "it gathers two of them at once; leave it out"
         )
     return result

@@ -119,7 +119,7 @@ def refusal(job: Job) -> str:
         stops = "that is not planned with parameters on the host" if strategy.offload_param else stops
         other = next(job.model.tensors[at].name for at in job.model.trainable if at not in job.model.low_rank)
         return (
-            f"stage 3 under deepspeed.zero.Init with adapters in float32 (peft's autocast_adapter_dtype) beside {other} "
+            f"stage 3 under deepspeed.zero.Init with adapters in float32 (autocast_adapter_dtype) beside {other} "
             f"in {strategy.dtype}, which trains too: {stops}; write --adapter-dtype training for "
             "autocast_adapter_dtype=False, or a lower --stage"
         )
@@ -243,7 +243,7 @@ def replaced(job: Job) -> frozenset[int]:
     return frozenset(index for index, tensor in enumerate(job.model.tensors) if job.model.in_8_bit and tensor.packed)
 
 
-def persistent_elements(job: Job) -> dict[str, int]:
-    """Elements of parameters that stay gathered, padded to all ranks, by dtype."""
-    padded = padded_sizes(job)
-    return by_dtype(job, {index: padded[index] for index in persistent_tensors(job)})
+def persistent_elements(job: Job, *, replaces: bool = False) -> dict[str, int]:
+    """Elements of parameters that stay gathered, padded to all ranks, by dtype; `replaces`: those that forward does."""
+    padded, others = padded_sizes(job), replaced(job)
+    return by_dtype(job, {index: padded[index] for index in persistent_tensors(job) if (index in others) == replaces})

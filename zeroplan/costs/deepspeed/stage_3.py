@@ -56,8 +56,8 @@ from zeroplan.formulas import states, transient, transient_stage_3
 from zeroplan.ledger import DTYPE_BYTES, Line, line, total
 from zeroplan.specs.job import Job
 
-PERSISTENT, PERSISTENT_CODES = "persistent parameters", "persistent parameters in 8 bit"
-"""Codes that are gathered after the step go again in forward, module by module, which holds its own."""
+PERSISTENT, REPLACED = "persistent parameters", "persistent parameters, replaced in forward"
+"""The second, 8-bit, are gathered after the step, and go in forward, module by module, which has codes of its own."""
 
 
 def resident(job: Job) -> list[Line]:
@@ -73,10 +73,10 @@ def resident(job: Job) -> list[Line]:
         for dtype in bucket_dtypes(job):
             size = {"bucket": strategy.reduce_bucket_size, "w": DTYPE_BYTES[dtype]}
             lines.append(line("reduce bucket", states.reduce_bucket, dtype, **size))
-    for dtype, persistent in persistent_elements(job).items():
-        w = DTYPE_BYTES[dtype]
-        name = PERSISTENT_CODES if dtype == "int8" else PERSISTENT
-        lines.append(line(name, states.persistent_parameters, dtype, persistent=persistent, w=w))
+    for name, replaces in ((PERSISTENT, False), (REPLACED, True)):
+        for dtype, persistent in persistent_elements(job, replaces=replaces).items():
+            w = DTYPE_BYTES[dtype]
+            lines.append(line(name, states.persistent_parameters, dtype, persistent=persistent, w=w))
     emptied = line("emptied leaves", states.emptied_leaves, "float32", tensors=_emptied_leaves(job))
     if emptied.bytes:
         lines.append(emptied)
@@ -140,7 +140,7 @@ def _momentum(job: Job, elements: int) -> list[Line]:
 
 PHASES_KEPT = 16
 """Of the strategies asked for last: each has a row for every hook and gradient."""
-AWAY_IN_THE_STEP = (PERSISTENT, PERSISTENT_CODES, GATHER_BUFFERS)
+AWAY_IN_THE_STEP = (PERSISTENT, REPLACED, GATHER_BUFFERS)
 """Residents that are not there while the optimizer runs."""
 
 
@@ -154,7 +154,7 @@ def phase_memory(job: Job) -> PhaseMemory:
     return PhaseMemory(
         _at_most(job, *forwards), _gathered(job, last.elements[-1], last.secondary[-1]),
         backward.peak_lines(), (*step(job), *left), AWAY_IN_THE_STEP, left,
-        (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job), counted_in_passes=(PERSISTENT_CODES,),
+        (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job), counted_in_passes=(REPLACED,),
         forward_pass=_forward_pass(job, *forwards), backward_pass=PassProfile(backward),
     )  # fmt: skip
 
@@ -217,7 +217,7 @@ def _first_step(job: Job) -> dict[str, Any]:
     Persistent parameters come with it, released and gathered like the others while the trace is recorded.
     """
     later, padded = micro_steps(job).largest[-1], padded_sizes(job)
-    resident = in_gathered_dtype(job, padded, set(persistent_tensors(job)) - replaced(job))
+    resident = in_gathered_dtype(job, padded, set(persistent_tensors(job)).difference(replaced(job)))
     first: dict[str, Any] = {}
 
     def offer(phase: str, lines: tuple[Line, ...], profile: PassProfile) -> None:
