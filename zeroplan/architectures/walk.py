@@ -67,7 +67,7 @@ class Walk:
         self.layer_places: dict[int, int] = {}  # of those that are entered, by identity
         self.numbers = {id(layer): number for number, layer in enumerate(checkpointing_layers(root))}
         self.signatures = signature_numbers(root, PLAIN, attending=False)
-        self.walked: dict[tuple[int, int | None], Walked] = {}  # by signature, and the layer that gradients flow in alike
+        self.walked: dict[tuple[int, int | None], Walked] = {}  # by `kind`
         self.parameters: dict[int, range] = {}  # those of a layer that no module before it has, by the layer's identity
         self.saved = self.now()  # the last tensor, so far
         self.uses: list[int] = []

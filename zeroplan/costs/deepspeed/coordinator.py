@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
-from itertools import accumulate, islice
+from itertools import accumulate
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -56,7 +56,9 @@ class Coordinator(GatheredStorages):
     def under(self, settings: Settings) -> Coordinator:
         """What the recorded micro-step has left behind, for other thresholds; nothing is on NVMe."""
         other = copy(self)
-        for name in ("available", "storage", "views", "joined_low_precision", "kept", "secondary", "released", "lies_in"):
+        for name in (
+            "available", "storage", "lies_in", "views", "joined_low_precision", "kept", "secondary", "released",
+        ):  # fmt: skip
             setattr(other, name, getattr(self, name).copy())
         other.buffers = {number: (members.copy(), elements) for number, (members, elements) in self.buffers.items()}
         other._set(settings)
@@ -179,21 +181,21 @@ class Coordinator(GatheredStorages):
             self.gather(ahead)
         if self.swaps:
             flying = sum(self.sizes[index] for index in self.flying)
-            self.swapper.fetch_ahead(islice(self.trace, self.head, None), self.sizes, flying)
+            queue = (self.trace[at] for at in range(self.head, len(self.trace)))
+            self.swapper.fetch_ahead(queue, self.sizes, flying)
 
     def _ahead(self) -> set[int]:
         """From the head of the queue while there is room under the bucket and the live limit; the last may exceed.
 
         It stops at a tensor whose partition is on NVMe.
         """
-        count, available, flying = self.live_parameters, self.available, self.flying
+        count, available, flying, trace = self.live_parameters, self.available, self.flying, self.trace
         room = min(self.live.value - count, self.bucket.value)
         chosen: set[int] = set()
         elements = under = 0
-        for index in islice(self.trace, self.head, None):
-            if elements >= room:
-                break
+        while self.head < len(trace) and elements < room:
             under = elements
+            index = trace[self.head]
             if self.swaps and self.swapper.absent(index):
                 break
             self.head += 1
