@@ -9,9 +9,10 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from zeroplan.arithmetic import ceil_div
+from zeroplan.costs.cache import cached, no_key
 from zeroplan.costs.deepspeed.layout import flat_groups, group_members
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.partitions import sub_group_members
@@ -21,7 +22,7 @@ from zeroplan.ledger import DTYPE_BYTES, Line, line
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.quantization import BLOCK, INT8, OUTER_BLOCK
-from zeroplan.specs.strategy import FLOATING
+from zeroplan.specs.strategy import FLOATING, Strategy
 
 
 def temporaries_one_by_one(tensors: Sequence[int], *, made: int, adds_decay: bool) -> int:
@@ -63,6 +64,11 @@ def counts_on_gpu(job: Job) -> bool:
     return strategy.runs_torch_adam and strategy.update == "fused" and not strategy.offload_optimizer
 
 
+def _dtype(strategy: Strategy) -> Hashable:
+    return strategy.dtype
+
+
+@cached(_dtype)
 def frozen_parameters(job: Job) -> list[Line]:
     """Those that do not train, below stage 3: each whole, in storage of its own, in no flat group."""
     sizes: dict[str, int] = {}
@@ -76,6 +82,7 @@ def frozen_parameters(job: Job) -> list[Line]:
     ]
 
 
+@cached(no_key)
 def quantization_states(job: Job) -> list[Line]:
     """What bitsandbytes keeps beside packed weights: whole on each rank, as DeepSpeed does not know of it."""
     packed, quantization = job.model.packed, job.model.quantization
