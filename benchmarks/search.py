@@ -63,7 +63,7 @@ DEEP = {
 MEDIAN, MOST, MOST_MB, OVER = 1.0, 5.0, 300, 2
 """Seconds of half the presets, of each, megabytes of each, and hard requests that may take more."""
 TIMES = 3.0
-"""How many times as long a search may take with adapters on all linear layers, which run three times as many modules."""
+"""How many times as long a search may take with adapters on all linear layers, which run three times the modules."""
 
 
 class Ran(NamedTuple):

@@ -70,7 +70,7 @@ class FlowRun(ForwardRun):
         self.given: set[int] = set()
         self.returned: set[int] = set()
 
-    def passes_over(self, layer: Module, inputs: tuple[Any, ...]) -> bool:
+    def passes_over(self, layer: Any, inputs: tuple[Any, ...]) -> bool:
         """It stands for what it returns only where that needs a gradient as what it is given does."""
         needs = _needs_gradient(inputs[0])
         ran = self.ran.setdefault((self.layers[id(layer)], needs, _needs_gradient(inputs[1:])), layer)

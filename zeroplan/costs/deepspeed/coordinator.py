@@ -271,6 +271,7 @@ class Coordinator(GatheredStorages):
                 self.drop(index)
         for index in self.flying:
             self.drop(index)
+        self.inside.clear()  # the recorded one is kept, with a set of each tensor
         self.gathered -= sum(self.kept.values())
         self.kept = {}
         for number, (members, _elements) in list(self.buffers.items()):
