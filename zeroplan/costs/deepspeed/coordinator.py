@@ -3,7 +3,8 @@
 It follows runtime/zero/partitioned_param_coordinator.py of DeepSpeed 0.19.8 event by event: fetch what a module
 misses, take its tensors off the fetch queue, prefetch from the queue's head, release on leaving. Decisions to release
 are remembered from the first time they are taken (lru_cache), as there. `AccessOrder` is what it meets in a micro-step:
-hooks, uses of tensors, and how far away the next use is (stage3_max_reuse_distance). Sizes are elements.
+hooks, uses of tensors (the queue is what the trace has from `head` on), and how far away the next use is
+(stage3_max_reuse_distance). Sizes are elements.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class Coordinator(GatheredStorages):
         owned = self.recomputed.owned if pass_index else ()
         for at, (enters, module, tensors, backward) in enumerate(hooks):
             ready = self.gathered
-            if not tensors and at not in owned:  # half of the modules have none
+            if not tensors and at not in owned and (rows or not (backward and self.frozen)):  # as half of the modules
                 if not enters:
                     continue
                 self.step += 1
