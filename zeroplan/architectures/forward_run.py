@@ -90,6 +90,10 @@ class ForwardRun(Memory):
         self.record_event(LEAVE, id(module))
         self.scope = outer
 
+    def passes_over(self, layer: Any, _inputs: tuple[Any, ...]) -> bool:
+        """Whether the layer returns its input, as another one represents it."""
+        return id(layer) in self.passed_over
+
     @property
     def on_cpu(self) -> bool:
         return self.kernel == "cpu"

@@ -43,6 +43,11 @@ class Container(Module):
             setattr(self, NAME, part)
 
 
+EMPTY = Container()
+"""One for all layers: most of what is registered has no part in an adapter, and large trees would hold hundreds of
+thousands."""
+
+
 class LoraLayer(Module):
     """What an adapter registers beside the layer in whose place it stands."""
 
@@ -59,7 +64,8 @@ class LoraLayer(Module):
         dropout = Dropout(adapter.lora_dropout)
         if not adapter.lora_dropout:
             vars(dropout)["transformers_class"] = IDENTITY
-        self.children |= {name: Container({"lora_dropout": dropout, **parts}.get(name)) for name in REGISTERED}
+        own = {"lora_dropout": dropout, **parts}
+        self.children |= {name: Container(own[name]) if name in own else EMPTY for name in REGISTERED}
         vars(self).update(dropout=dropout, down=parts.get("lora_A"), up=parts.get("lora_B"))
 
 

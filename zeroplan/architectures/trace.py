@@ -6,11 +6,12 @@ depend on how many layers there are, only what the others before it keep.
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.identical_layers import checkpointed_layers, input_embedding, representatives
-from zeroplan.architectures.module import Module
+from zeroplan.architectures.module import KEPT_TREES, Module
 from zeroplan.autograd.autocast import autocast
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.log import FREED, MADE, Log
@@ -48,6 +49,7 @@ class Trace(NamedTuple):
     """Bytes of the inputs that were offloaded, by layer."""
 
 
+@lru_cache(maxsize=KEPT_TREES)
 def identities(root: Module, places: frozenset[int]) -> frozenset[int]:
     """Parameters of a tree, by their places among `named_parameters`."""
     return frozenset(id(p) for place, (_name, p) in enumerate(root.named_parameters()) if place in places)

@@ -42,14 +42,15 @@ class Walked(NamedTuple):
     uses: list[int]
     biased: list[int]
     """Places in `uses`."""
-    layer: LayerSpan
+    layer: LayerSpan | None
+    """None: backward does not enter it."""
 
 
 class Walk:
     """Modules as forward enters and leaves them, and the uses of parameters.
 
-    Below a module whose path is in `leaves` nothing has hooks. Of identical layers the first is walked; where gradients
-    do not flow everywhere, each.
+    Below a module whose path is in `leaves` nothing has hooks. Of identical layers in which gradients flow alike the
+    first is walked.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Walk:
         self.layer_places: dict[int, int] = {}  # of those that are entered, by identity
         self.numbers = {id(layer): number for number, layer in enumerate(checkpointing_layers(root))}
         self.signatures = signature_numbers(root, PLAIN, attending=False)
-        self.walked: dict[int, Walked] = {}  # by signature
+        self.walked: dict[tuple[int, int | None], Walked] = {}  # by `kind`
         self.parameters: dict[int, range] = {}  # those of a layer that no module before it has, by the layer's identity
         self.saved = self.now()  # the last tensor, so far
         self.uses: list[int] = []
@@ -109,28 +110,30 @@ class Walk:
 
     def like(self, path: str, layer: Module) -> Walked | None:
         """An identical layer that was walked, with the same leaves, if this one is new and all its own."""
-        known = self.walked.get(self.signatures[self.numbers[id(layer)]])
+        known = self.walked.get(self.kind(layer))
         if known is None or path in self.places or len(self.parameters[id(layer)]) != len(known.parameters):
             return None
         ends = known.ends if self.leaves else ()
         return known if all((path + end in self.leaves) == (known.path + end in self.leaves) for end in ends) else None
+
+    def kind(self, layer: Module) -> tuple[int, int | None]:
+        """The same for identical layers in which gradients flow alike."""
+        return self.signatures[self.numbers[id(layer)]], self.flow.representative.get(id(layer))
 
     def call_layer(self, path: str, layer: Module, leaf: bool) -> None:
         """Walk it, and remember it if all it reads is its own."""
         start, place, uses, biased = self.now(), len(self.places), len(self.uses), len(self.biased)
         self.layer_places[id(layer)] = self.places.get(path, place)
         self.call(path, layer, leaf)
-        if self.flow is not EVERYWHERE:
-            return
         steps, undo, used = self.steps.since(start[0]), self.undo.since(start[1]), self.uses[uses:]
         own = self.parameters[id(layer)]
         if set(used).union(*[hook.tensors for hook in steps]) <= set(own):
             ends = [each[len(path) :] for each in list(self.places)[place:]]
             self.walked.setdefault(
-                self.signatures[self.numbers[id(layer)]],
+                self.kind(layer),
                 Walked(
                     path, ends, place, own, start, LayerHooks(steps), LayerHooks(undo), used,
-                    [at - uses for at in self.biased[biased:]], self.layers[-1],
+                    [at - uses for at in self.biased[biased:]], self.layers[-1] if self.flow.enters(layer) else None,
                 ),
             )  # fmt: skip
 
@@ -148,6 +151,8 @@ class Walk:
         self.undo.follow(like.undo, places, tensors)
         self.biased += [len(self.uses) + at for at in like.biased]
         self.uses += [index + tensors for index in like.uses]
+        if like.layer is None:
+            return
         if like.layer.saved >= like.start:
             self.saved = later(like.layer.saved)
         number = self.numbers[id(layer)]

@@ -3,14 +3,15 @@
 It follows runtime/zero/partitioned_param_coordinator.py of DeepSpeed 0.19.8 event by event: fetch what a module
 misses, take its tensors off the fetch queue, prefetch from the queue's head, release on leaving. Decisions to release
 are remembered from the first time they are taken (lru_cache), as there. `AccessOrder` is what it meets in a micro-step:
-hooks, uses of tensors, and how far away the next use is (stage3_max_reuse_distance). Sizes are elements.
+hooks, uses of tensors (the queue is what the trace has from `head` on), and how far away the next use is
+(stage3_max_reuse_distance). Sizes are elements.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict, deque
-from collections.abc import Container, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
 from itertools import accumulate
 from types import MappingProxyType
@@ -27,8 +28,6 @@ from zeroplan.costs.deepspeed.gathered_storages import (
 )
 from zeroplan.specs.execution import ModuleHook
 
-NEVER = -10_000_000_000
-
 
 class TraceError(Exception):
     """A module fetches other tensors than those that come next in the trace: DeepSpeed stops (tracing error)."""
@@ -39,10 +38,11 @@ class Coordinator(GatheredStorages):
 
     def __init__(self, sizes: Sequence[int], settings: Settings, access: AccessOrder) -> None:
         super().__init__(sizes, settings)
-        self.passes, self.trace, self.own, self.full = access.passes, access.trace, access.own, access.full
+        self.passes, self.trace, self.ends, self.places = access.passes, access.trace, access.ends, access.places
+        self.own, self.full, self.recomputed = access.own, access.full, access.recomputed
         self.last_user, self.never_left, self.differs = access.last_user, access.never_left, access.differs
         self.frozen = settings.frozen
-        self.released: dict[tuple[int, int], frozenset[int]] = {}
+        self.released: dict[tuple[int, int], tuple[int, ...]] = {}
         """What is released as a module is left, by the module and the coordinator's step: decided once (lru_cache)."""
         self._set(settings)
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
@@ -57,36 +57,33 @@ class Coordinator(GatheredStorages):
     def under(self, settings: Settings) -> Coordinator:
         """What the recorded micro-step has left behind, for other thresholds; nothing is on NVMe."""
         other = copy(self)
-        for name in ("available", "storage", "views", "joined_low_precision", "kept", "secondary", "released"):
+        for name in (
+            "available", "storage", "lies_in", "views", "joined_low_precision", "kept", "secondary", "released",
+        ):  # fmt: skip
             setattr(other, name, getattr(self, name).copy())
-        other.buffers = [(members.copy(), elements) for members, elements in self.buffers]
+        other.buffers = {number: (members.copy(), elements) for number, (members, elements) in self.buffers.items()}
         other._set(settings)
         return other
 
     def _start(self) -> None:
         """What begins again with each micro-step (reset_step)."""
         self.begin()
-        self.queue = deque(() if self.records else self.trace)
-        self.recent: dict[int, int] = {}
+        self.head = len(self.trace) if self.records else 0
+        """How many uses of the trace are off the fetch queue."""
         self.inside: defaultdict[int, set[int]] = defaultdict(set)
         """Tensor -> modules that use it now; a module that recomputes enters twice and leaves once."""
         self.captured: set[int] = set()
         """Packed weights of which a node of forward holds what is gathered now, whenever that is released."""
-        self.entered: dict[int, None] = {}
-        """Modules that backward has entered and not left, in order."""
-        self.recomputed: defaultdict[int, set[int]] = defaultdict(set)
-        """Module -> frozen tensors that were gathered to run a layer again inside its backward: they stay until its
-        end, and go then, whatever asks for them next (ds_recompute_parameters)."""
         self.step = 0
 
     def gather_persistent(self) -> None:
         """After the optimizer's step: everything partitioned, then each persistent tensor gathered by itself."""
         for index in self.available:
             self.swapper.release(index)
-        self.available, self.buffers = set(self.persistent), []
+        self.available, self.buffers = set(self.persistent), {}
         self.storage = {index: self.received[index] for index in self.settings.persistent_to_replace}
         self.gathered = sum(self.storage.values())
-        self.views, self.copied, self.most, self.waiting = set(), 0, 0, NOTHING
+        self.lies_in, self.views, self.copied, self.most, self.waiting = {}, set(), 0, 0, NOTHING
         self.secondary &= self.frozen
         self.swapper.fetch(sorted(self.persistent))
 
@@ -102,89 +99,77 @@ class Coordinator(GatheredStorages):
         """Hooks one by one; the first is reported, and each that changes what is held."""
         rows: list[int] = []
         elements = secondary = -1
-        prefetches = not self.records and self.bucket.exceeds(0)
+        prefetches, uses = not self.records and self.bucket.exceeds(0), len(self.trace)
+        owned = self.recomputed.owned if pass_index else ()
         for at, (enters, module, tensors, backward) in enumerate(hooks):
             ready = self.gathered
-            if not tensors and not (backward and self.frozen):  # half of the modules have none
+            if not tensors and at not in owned and (rows or not (backward and self.frozen)):  # as half of the modules
                 if not enters:
                     continue
                 self.step += 1
-                if not (prefetches and self.queue):
+                if not prefetches or self.head == uses:
                     continue
                 self.place = pass_index, at
                 self._look_ahead()
             elif enters:
                 self.place = pass_index, at
-                self._fetch(module, tensors, backward=backward)
-                if prefetches and self.queue:
+                self._fetch(module, tensors)
+                if prefetches and self.head < uses:
                     self._look_ahead()
                 self.step += 1
             else:
                 if backward and self.kept:
                     ready = self.let_go(tensors)
-                self._exit(module, tensors, pass_index, backward=backward)
-            there, apart = self.gathered, self.copied
-            besides = self.most if self.most > there + apart else there + apart
-            waiting, fewest = self.waiting
-            most = waiting if waiting > besides else besides
+                self.place = pass_index, at
+                self._exit(module, tensors, backward=backward)
+            there, apart, (waiting, fewest) = self.gathered, self.copied, self.waiting
+            most = besides = max(self.most, there + apart)
+            less = 0
+            if waiting > besides:
+                most, less = waiting, waiting - max(fewest, besides)
             if there != elements or apart != secondary or most > there + apart or ready != elements:
-                less = most - (fewest if fewest > besides else besides) if most > besides else 0
                 elements, secondary = there, apart
                 rows += at, ready, most, elements, secondary, less
             self.most, self.waiting = 0, NOTHING
         return GatheredTimeline.of(rows)
 
-    def _fetch(self, module: int, tensors: Sequence[int], *, backward: bool) -> None:
+    def _fetch(self, module: int, tensors: Sequence[int]) -> None:
         """Gather what is missing, wait for it, and take the module's tensors off the queue (fetch_sub_module)."""
-        own, flying = set(tensors), self.flying
-        if missing := own - self.available - flying:
+        if not self.available.issuperset(tensors) and (missing := set(tensors) - self.available - self.flying):
             self.gather(missing)
-        if waited := own & flying:
+        if waited := self.flying.intersection(tensors):
             self.consume(waited)
-        recent, queue, step = self.recent, self.queue, self.step
-        pending: list[int] = []
-        taken: set[int] = set()
-        if self.frozen and self.place[0]:
-            self._attribute(module, own, backward=backward)
-        for index in own:
-            self.inside[index].add(module)
-            if recent.get(index, NEVER) < step:
-                pending.append(index)
-        while queue and len(taken) < len(pending):
-            index, used = queue.popleft()
-            recent[index] = used
-            taken.add(index)
-        if self.differs and not self.records and taken != set(pending):
+        inside, (in_backward, at) = self.inside, self.place
+        for index in tensors:
+            inside[index].add(module)
+        if in_backward and at in self.recomputed.owner:
+            for index in self.frozen.intersection(tensors):
+                inside[index].add(self.recomputed.owner[at])
+        if self.head < (end := self.ends[self.step]):
+            self.head = self._behind(tensors, end) if self.differs else end
+
+    def _behind(self, tensors: Sequence[int], end: int) -> int:
+        """Where the queue goes on behind a module's tensors, of which the trace, up to `end`, has more."""
+        start = self.ends[self.step - 1] if self.step else 0
+        pending = set(self.trace[max(self.head, start) : end]).intersection(tensors)
+        if pending != set(self.trace[self.head : self.head + len(pending)]):
             raise TraceError
+        return self.head + len(pending)
 
-    def _attribute(self, module: int, own: set[int], *, backward: bool) -> None:
-        """Note which modules backward is in; what a layer that runs again gathers, and does not train, is the latest
-        one's (update_recompute_parameters).
-        """
-        if backward:
-            self.entered[module] = None
-        elif self.entered:
-            owner = next(reversed(self.entered))
-            for index in own & self.frozen:
-                self.recomputed[owner].add(index)
-                self.inside[index].add(owner)
-
-    def _exit(self, module: int, tensors: Sequence[int], pass_index: int, *, backward: bool) -> None:
+    def _exit(self, module: int, tensors: Sequence[int], *, backward: bool) -> None:
         """Release what no other module uses and nothing asks for soon (release_sub_module)."""
-        inside, available = self.inside, self.available
+        inside, available, (pass_index, at) = self.inside, self.available, self.place
         for index in tensors:
             inside[index].discard(module)
             if index in self.settings.replaced and not backward:
                 self.gathered -= self.storage.pop(index, 0)
-        released = self._to_release(module, tensors)
+        released: Iterable[int] = self._to_release(module, tensors) if tensors else ()
         if self.settings.held and not (backward or pass_index):
             self.captured.update(index for index in tensors if self._is_captured(index, module))
-        if backward and self.frozen:
-            self.entered.pop(module, None)
-            owned = self.recomputed.pop(module, set())
+        if backward and (owned := self.recomputed.owned.get(at)):
             for index in owned:
                 inside[index].discard(module)
-            released |= owned - self.persistent
+            released = frozenset(released) | (owned - self.persistent)
         for index in released:
             if index in available and not inside[index]:
                 self.live_parameters -= self.sizes[index]
@@ -201,25 +186,25 @@ class Coordinator(GatheredStorages):
             self.gather(ahead)
         if self.swaps:
             flying = sum(self.sizes[index] for index in self.flying)
-            self.swapper.fetch_ahead((index for index, _used in self.queue), self.sizes, flying)
+            queue = (self.trace[at] for at in range(self.head, len(self.trace)))
+            self.swapper.fetch_ahead(queue, self.sizes, flying)
 
     def _ahead(self) -> set[int]:
         """From the head of the queue while there is room under the bucket and the live limit; the last may exceed.
 
         It stops at a tensor whose partition is on NVMe.
         """
-        queue, recent, swaps, count = self.queue, self.recent, self.swaps, self.live_parameters
+        count, available, flying, trace = self.live_parameters, self.available, self.flying, self.trace
         room = min(self.live.value - count, self.bucket.value)
         chosen: set[int] = set()
         elements = under = 0
-        while queue and elements < room:
+        while self.head < len(trace) and elements < room:
             under = elements
-            index, used = queue[0]
-            if swaps and self.swapper.absent(index):
+            index = trace[self.head]
+            if self.swaps and self.swapper.absent(index):
                 break
-            queue.popleft()
-            recent[index] = max(recent.get(index, NEVER), used)
-            if index not in self.available and index not in self.flying and index not in chosen:
+            self.head += 1
+            if index not in available and index not in flying and index not in chosen:
                 chosen.add(index)
                 elements += self.sizes[index]
         self.live.exceeds(count + under)
@@ -228,19 +213,28 @@ class Coordinator(GatheredStorages):
             self.bucket.exceeds(elements)
         return chosen
 
-    def _to_release(self, module: int, tensors: Sequence[int]) -> frozenset[int]:
+    def _to_release(self, module: int, tensors: Sequence[int]) -> Sequence[int]:
         """Not the persistent, not what a prefetch marked for later, not what comes again within the distance."""
         if self.records:
-            return frozenset(tensors)
+            return tensors if len(tensors) == 1 else tuple(frozenset(tensors))
         step = self.step
         if (known := self.released.get((module, step))) is None:
             distances = self.full if module in self.settings.leaves else self.own
-            known = self.released[module, step] = frozenset([
+            known = self.released[module, step] = tuple(frozenset([
                 index for index in tensors
-                if index not in self.persistent and self.recent.get(index, NEVER) <= step
+                if index not in self.persistent and not self._is_taken_early(index)
                 and not self._is_near(distances.to_next_use(index, step))
-            ])  # fmt: skip
+            ]))  # fmt: skip
         return known
+
+    def _is_taken_early(self, index: int) -> bool:
+        """Whether a use of the tensor that is yet to come is off the queue."""
+        after = self.ends[self.step]
+        if self.head <= after:
+            return False
+        uses = self.places[index]
+        at = bisect_left(uses, after)
+        return at < len(uses) and uses[at] < self.head
 
     def _is_near(self, distance: int | None) -> bool:
         """Whether what comes again that far away stays gathered until then."""
@@ -278,13 +272,16 @@ class Coordinator(GatheredStorages):
     def _finish(self) -> None:
         """End of backward: modules whose exit never fired are released; before the next forward, what flies is."""
         for hook in self.never_left:
-            for index in (set(hook.tensors) | self.recomputed.get(hook.module, set())) - self.persistent:
+            for index in (self.recomputed.left.get(hook.module, frozenset()).union(hook.tensors)) - self.persistent:
                 self.drop(index)
         for index in self.flying:
             self.drop(index)
-        self.gathered -= sum(self.kept.values()) + sum(elements for _members, elements in self.buffers)
-        self.kept, self.buffers = {}, [(m, elements) for m, elements in self.buffers if m & self.available]
-        self.gathered += sum(elements for _members, elements in self.buffers)
+        self.inside.clear()  # the recorded one is kept, with a set of each tensor
+        self.gathered -= sum(self.kept.values())
+        self.kept = {}
+        for number, (members, _elements) in list(self.buffers.items()):
+            if not members & self.available:
+                self.leave_buffer(number, set(members))
 
 
 class Distances:
@@ -296,18 +293,19 @@ class Distances:
 
     def __init__(self, order: Sequence[Sequence[int]], sizes: Sequence[int]) -> None:
         """`order`: the tensors of each hook, by index into `sizes`."""
-        self.uses: dict[int, list[int]] = {}
+        uses: defaultdict[int, list[int]] = defaultdict(list)
         elements = [0] * len(order)
         for step, tensors in enumerate(order):
             if tensors:
                 elements[step] = sum([sizes[index] for index in tensors])
                 for index in tensors:
-                    self.uses.setdefault(index, []).append(step)
+                    uses[index].append(step)
+        self.uses = {index: tuple(steps) for index, steps in uses.items()}
         self.travelled = [*accumulate(elements, initial=0)]
 
     def to_next_use(self, index: int, step: int) -> int | None:
         """What the hooks from `step` to the tensor's next use hold; None: it is not used again."""
-        uses = self.uses.get(index, [])
+        uses = self.uses.get(index, ())
         at = bisect_left(uses, step)
         return self.travelled[uses[at]] - self.travelled[step] if at < len(uses) else None
 
@@ -317,8 +315,12 @@ class AccessOrder(NamedTuple):
 
     passes: tuple[Sequence[ModuleHook], Sequence[ModuleHook]]
     """Hooks of forward, and of backward."""
-    trace: list[tuple[int, int]]
-    """Each use: the tensor, and how many modules were entered before."""
+    trace: list[int]
+    """The tensor of each use."""
+    ends: list[int]
+    """How many uses there are with those of each module entered; once more behind the last."""
+    places: dict[int, tuple[int, ...]]
+    """Where in the trace each tensor is."""
     own: Distances
     full: Distances
     """What the release of a leaf module looks at."""
@@ -328,15 +330,51 @@ class AccessOrder(NamedTuple):
     """Modules that backward enters and whose exit never fires."""
     differs: bool
     """The trace has tensors that hooks in forward do not see."""
+    recomputed: RecomputedTensors
+
+
+class RecomputedTensors(NamedTuple):
+    """Frozen tensors that are gathered to run a layer again inside a module's backward: they stay until its end, and go
+    then, whatever asks for them next (ds_recompute_parameters).
+    """
+
+    owner: dict[int, int]
+    """The module, by the hook of backward under which they are gathered."""
+    owned: dict[int, frozenset[int]]
+    """Those that go, by the hook of backward."""
+    left: dict[int, frozenset[int]]
+    """Those of modules whose exit never fires."""
+
+
+def recomputed_tensors(backward: Sequence[ModuleHook], frozen: frozenset[int]) -> RecomputedTensors:
+    """What a layer that runs again gathers and does not train is that module's which backward has entered last of those
+    that it has not left (update_recompute_parameters).
+    """
+    entered: dict[int, None] = {}
+    gathered: defaultdict[int, frozenset[int]] = defaultdict(frozenset)
+    result = RecomputedTensors({}, {}, gathered)
+    for at, hook in enumerate(backward if frozen else ()):
+        if hook.backward and hook.enters:
+            entered[hook.module] = None
+        elif hook.backward:
+            entered.pop(hook.module, None)
+            if hook.module in gathered:
+                result.owned[at] = gathered.pop(hook.module)
+        elif hook.enters and entered and (again := frozen.intersection(hook.tensors)):
+            result.owner[at] = owner = next(reversed(entered))
+            gathered[owner] |= again
+    return result
 
 
 def access_order(
     sizes: Sequence[int], passes: tuple[Sequence[ModuleHook], Sequence[ModuleHook]],
     leaves: frozenset[int] = frozenset(), subtrees: Sequence[tuple[int, ...]] = (),
     parametrized: Mapping[int, tuple[int, ...]] = MappingProxyType({}), added: Container[int] = (),
+    frozen: frozenset[int] = frozenset(),
 ) -> AccessOrder:  # fmt: skip
     """`leaves`: modules that are gathered whole; `subtrees`: all tensors below each module, when there are any;
-    `added`: tensors that DeepSpeed numbers after the others, and sorts as it does (ds_id).
+    `added`: tensors that DeepSpeed numbers after the others, and sorts as it does (ds_id); `frozen`: those that do not
+    train.
 
     Between steps DeepSpeed reads the trace of tensors off the modules, which have their `parametrized` ones again then.
     """
@@ -344,19 +382,24 @@ def access_order(
     entered_hooks = [hook for hooks in (forward, backward) for hook in hooks if hook.enters]
     if parametrized:
         entered_hooks = [_with_parametrized(hook, parametrized) for hook in entered_hooks]
-    uses = enumerate(hook.tensors for hook in entered_hooks)
     left = {hook.module for hook in backward if not hook.enters}
 
     def number(index: int) -> tuple[bool, int]:
         return index in added, index
 
+    used = [sorted(set(read), key=number) if len(read := hook.tensors) > 1 else read for hook in entered_hooks]
+    trace = [index for read in used for index in read]
+    places: defaultdict[int, list[int]] = defaultdict(list)
+    for place, index in enumerate(trace):
+        places[index].append(place)
     own = Distances([() if hook.module in leaves else hook.tensors for hook in entered_hooks], sizes)
     return AccessOrder(
-        passes,
-        [(index, step) for step, read in uses for index in (sorted(set(read), key=number) if len(read) > 1 else read)],
+        passes, trace, [*accumulate(map(len, used)), len(trace)],
+        {index: tuple(uses) for index, uses in places.items()},
         own, Distances([subtrees[hook.module] for hook in entered_hooks], sizes) if leaves else own,
         {index: hook.module for hook in forward if hook.tensors for index in hook.tensors},
         [hook for hook in backward if hook.enters and hook.module not in left], bool(parametrized),
+        recomputed_tensors(backward, frozen),
     )  # fmt: skip
 
 

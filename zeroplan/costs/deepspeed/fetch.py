@@ -340,6 +340,7 @@ def access_order_of(job: Job) -> AccessOrder:
     return access_order(
         tensor_sizes(job), (order.forward, job.backward_hooks), order.leaves, order.subtrees, order.parametrized,
         frozenset(job.model.added if job.strategy.builds_partitioned else ()),  # these are numbered last
+        job.model.frozen,
     )
 
 

@@ -48,10 +48,13 @@ class GatheredStorages:
         self.available: set[int] = set()
         self.storage: dict[int, int] = {}
         """Elements of each gathered tensor's own storage."""
-        self.buffers: list[tuple[set[int], int]] = []
-        """Receive buffers of coalesced gathers: members not consumed yet (of views, not released, and ~member while
-        autograd keeps a released one), elements.
+        self.buffers: dict[int, tuple[set[int], int]] = {}
+        """Receive buffers of coalesced gathers, numbered as they were made: members not consumed yet (of views, not
+        released, and ~member while autograd keeps a released one), elements.
         """
+        self.lies_in: dict[int, int] = {}
+        """The buffer of each member that is not consumed yet, or that is a view."""
+        self.made = 0
         self.views: set[int] = set()
         """Tensors that lie in the buffer of their all-reduce."""
         self.joined_low_precision: set[int] = set()
@@ -96,12 +99,12 @@ class GatheredStorages:
 
     def one_by_one(self, tensors: set[int], ranks: int) -> None:
         """A call for each tensor; the codes they came in go together, with one handle (MultipleAllGatherHandles)."""
-        before = len(self.buffers)
+        before = self.made
         for index in sorted(tensors):
             self.call({index}, ranks, joins=False)
-        if made := self.buffers[before:]:
+        if made := [self.buffers.pop(number) for number in range(before, self.made)]:
             members, elements = zip(*made, strict=True)
-            self.buffers[before:] = [(set().union(*members), sum(elements))]
+            self.receive(set().union(*members), sum(elements))
 
     def call(self, tensors: set[int], ranks: int, *, joins: bool) -> None:
         """One collective, or one for each dtype; they are waited for and kept together. One rank's partitions are the
@@ -135,7 +138,7 @@ class GatheredStorages:
             for index in tensors:  # received in place
                 self.storage[index] = self.received[index]
         else:
-            self.buffers.append((set(tensors), elements))
+            self.receive(set(tensors), elements)
             self.joined_low_precision |= low_precision if not alone else set()
             self.views |= tensors if joined else set()
         self.gathered += elements
@@ -147,27 +150,30 @@ class GatheredStorages:
             return [tensors & each for each in self.settings.of_each_dtype]
         return (low_precision, tensors - low_precision) if low_precision else (tensors,)
 
+    def receive(self, tensors: set[int], elements: int) -> None:
+        """A buffer for a coalesced gather of these tensors."""
+        self.buffers[self.made] = tensors, elements
+        self.lies_in.update(dict.fromkeys(tensors, self.made))
+        self.made += 1
+
     def consume(self, waited: set[int]) -> None:
         """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for."""
         before, leave = self.gathered, waited - self.views if self.views else waited
-        reached: list[set[int]] = []
+        reached = sorted({self.lies_in[index] for index in waited if index in self.lies_in})
         ended: list[tuple[int, int]] = []
-        for at, (members, elements) in enumerate(self.buffers):
-            if not members.isdisjoint(waited):
-                gathered = self.gathered
-                self.buffers[at] = members, elements + self.unpack(members & self.flying)
-                ended.append((self.gathered - gathered, elements if members <= leave else 0))
-                reached.append(members)
+        for number in reached:
+            (members, elements), gathered = self.buffers[number], self.gathered
+            if flat := self.unpack(members & self.flying):
+                self.buffers[number] = members, elements + flat
+            ended.append((self.gathered - gathered, elements if members <= leave else 0))
         most = fewest = self.gathered + self.copied
         if len(ended) > 1 and not self.settings.low_precision:
             fewest = before + self.copied + _fewest_at_once(ended)
         self.waiting = GatherWait(most, fewest)
         self.available |= waited
         self.flying -= waited
-        for members in reached:
-            members.difference_update(leave)
-        if not all(reached):
-            self.free_empty_buffers()
+        for number in reached:
+            self.leave_buffer(number, leave)
 
     def unpack(self, tensors: set[int]) -> int:
         """Out of their common buffer, once; what travelled smaller is joined, converted, and goes first.
@@ -206,26 +212,25 @@ class GatheredStorages:
             self.most = max(self.most, self.gathered + self.copied + concurrent)
         self.available |= tensors
 
-    def leave_buffers(self, tensors: set[int]) -> None:
+    def leave_buffer(self, number: int, tensors: set[int]) -> None:
         """A receive buffer goes with the last tensor that needs it."""
-        for members, _elements in self.buffers:
-            members.difference_update(tensors)
-        self.free_empty_buffers()
-
-    def free_empty_buffers(self) -> None:
-        """Those that no tensor needs any more."""
-        self.gathered -= sum([elements for members, elements in self.buffers if not members])
-        self.buffers = [(members, elements) for members, elements in self.buffers if members]
+        members, elements = self.buffers[number]
+        for index in members & tensors:
+            members.discard(index)
+            self.lies_in.pop(index, None)
+        if not members:
+            self.gathered -= elements
+            del self.buffers[number]
 
     def keep(self, index: int) -> None:
         """Autograd has a view of the tensor's own storage, or of the buffer that it lies in, which then stays whole.
 
         After an all-reduce parameters are narrowed out of its buffer (runtime/zero/partition_parameters.py:1457).
         """
-        for members, _elements in self.buffers if index in self.views else ():
-            if index in members:
-                members.remove(index)
-                members.add(~index)
+        if index in self.views and index in self.lies_in:
+            members, _elements = self.buffers[self.lies_in.pop(index)]
+            members.remove(index)
+            members.add(~index)
         self.kept[index] = self.kept.get(index, 0) + self.storage.pop(index, 0)
 
     def let_go(self, tensors: Sequence[int]) -> int:
@@ -236,7 +241,8 @@ class GatheredStorages:
         let = [index for index in tensors if index not in self.settings.held]
         for index in let:
             self.gathered -= self.kept.pop(index, 0)
-        self.leave_buffers({~index for index in let})
+        for number in list(self.buffers) if self.settings.all_reduce else ():
+            self.leave_buffer(number, {~index for index in let})
         return self.gathered
 
     def drop(self, index: int) -> None:
@@ -248,7 +254,8 @@ class GatheredStorages:
         self.gathered -= self.storage.pop(index, 0)
         if index in self.views:
             self.views.discard(index)
-            self.leave_buffers({index})
+            if index in self.lies_in:
+                self.leave_buffer(self.lies_in[index], {index})
 
     def copy_again(self, index: int) -> None:
         """The secondary partition of a tensor that is about to be partitioned; beside the offloaded on the host."""

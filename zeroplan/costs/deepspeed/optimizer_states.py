@@ -9,9 +9,10 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from zeroplan.arithmetic import ceil_div
+from zeroplan.costs.cache import cached, no_key
 from zeroplan.costs.deepspeed.layout import flat_groups, group_members
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.partitions import sub_group_members
@@ -21,7 +22,7 @@ from zeroplan.ledger import DTYPE_BYTES, Line, line
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.quantization import BLOCK, INT8, OUTER_BLOCK
-from zeroplan.specs.strategy import FLOATING
+from zeroplan.specs.strategy import FLOATING, Strategy
 
 
 def temporaries_one_by_one(tensors: Sequence[int], *, made: int, adds_decay: bool) -> int:
@@ -63,34 +64,55 @@ def counts_on_gpu(job: Job) -> bool:
     return strategy.runs_torch_adam and strategy.update == "fused" and not strategy.offload_optimizer
 
 
-def frozen_parameters(job: Job) -> list[Line]:
-    """Those that do not train, below stage 3: each whole, in storage of its own, in no flat group."""
+def _dtype(strategy: Strategy) -> Hashable:
+    return strategy.dtype
+
+
+@cached(_dtype)
+def _frozen_elements(job: Job) -> dict[str, int]:
+    """Elements that do not train, by their dtype."""
     sizes: dict[str, int] = {}
     for index in job.model.frozen:
         tensor = job.model.tensors[index]
         dtype = tensor.dtype or job.strategy.dtype
         sizes[dtype] = sizes.get(dtype, 0) + tensor.elements
+    return sizes
+
+
+def frozen_parameters(job: Job) -> list[Line]:
+    """Those that do not train, below stage 3: each whole, in storage of its own, in no flat group."""
     return [
         line(FROZEN, states.frozen_parameters, dtype, frozen=frozen, w=DTYPE_BYTES[dtype])
-        for dtype, frozen in sizes.items()
+        for dtype, frozen in _frozen_elements(job).items()
     ]
+
+
+@cached(no_key)
+def _packed_shapes(job: Job) -> list[tuple[int, ...]]:
+    """Rows and columns of the weights in 4 or 8 bit."""
+    return [each.matrix for each in job.model.packed]
+
+
+@cached(no_key)
+def _blocks(job: Job) -> list[int]:
+    """Blocks of each of these that has a scale of its own."""
+    return [ceil_div(rows * columns, BLOCK) for rows, columns in _packed_shapes(job)]
 
 
 def quantization_states(job: Job) -> list[Line]:
     """What bitsandbytes keeps beside packed weights: whole on each rank, as DeepSpeed does not know of it."""
-    packed, quantization = job.model.packed, job.model.quantization
-    if not packed or quantization is None:
+    quantization, shapes = job.model.quantization, _packed_shapes(job)
+    if not shapes or quantization is None:
         return []
     if quantization.kind == INT8:
-        rows = sum(each.matrix[0] for each in packed)
-        return [line(QUANTIZATION, states.row_scales, "float32", rows=rows)]
-    blocks = [ceil_div(each.matrix[0] * each.matrix[1], BLOCK) for each in packed]
+        return [line(QUANTIZATION, states.row_scales, "float32", rows=sum(rows for rows, _columns in shapes))]
+    blocks = _blocks(job)
     if not quantization.double:
-        return [line(QUANTIZATION, states.block_scales, "float32", blocks=sum(blocks), tensors=len(packed))]
+        return [line(QUANTIZATION, states.block_scales, "float32", blocks=sum(blocks), tensors=len(shapes))]
     outer = sum(ceil_div(each, OUTER_BLOCK) for each in blocks)
     return [
         line(QUANTIZATION, states.quantized_scales, "uint8", blocks=sum(blocks)),
-        line(QUANTIZATION, states.scales_of_scales, "float32", outer=outer, tensors=len(packed)),
+        line(QUANTIZATION, states.scales_of_scales, "float32", outer=outer, tensors=len(shapes)),
     ]
 
 
