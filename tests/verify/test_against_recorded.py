@@ -23,6 +23,8 @@ from zeroplan.errors import ZeroplanError
 from zeroplan.ledger import FIRST, Detail, less_activations, total
 
 PEAK = 0.01
+WIDEST = 0.005
+"""Of peaks with activations."""
 WAITING = ("waiting", "waiting_adapters")
 """Runs in which two gathers end at one module."""
 ledger = lru_cache(KEPT)(counted_ledger)
@@ -101,6 +103,14 @@ def activations_alone(run) -> Compared:
         yield "activations alone", run["activations"], alone(job_of(run["case"]))._asdict()
 
 
+def misses(run) -> Iterator[tuple[str, int, int, float]]:
+    """Peaks of forward and backward, activations included: as measured, as counted, and by how much they are missed."""
+    tier = ledger(job_of(run["case"]), detail=Detail.WHOLE).gpu
+    for phase in ("forward", "backward"):
+        measured, counted = run["peaks"][phase][1], total(tier.worst(phase).lines)
+        yield phase, measured, counted, abs(counted - measured) / measured
+
+
 def files_on_nvme(run) -> Compared:
     if "files" in run:
         found = {line.name: line.symbols["size"] for line in ledger(job_of(run["case"])).nvme.resident}
@@ -136,13 +146,17 @@ def test_there_are_two_hundred():
 @pytest.mark.parametrize("run", RUNS, ids=label)
 def test_a_run(run, noted: Noted):
     """All that DeepSpeed held, moved and needed in it; whatever differs is named."""
-    if is_whole(run):
-        noted.write(NUMBERS[id(run)], [*misses(run)])
     differing = [
-        f"{label(run)} ({run['of']}): {what}: DeepSpeed {measured}, counted {counted}"
+        (what, measured, counted)
         for quantity in QUANTITIES for what, measured, counted in quantity(run) if counted != measured
     ]  # fmt: skip
-    assert not differing, "\n".join(differing)
+    if is_whole(run):
+        missed = [*misses(run)]
+        noted.write(NUMBERS[id(run)], [miss for *_peak, miss in missed])
+        differing += [(f"peak of {phase} with activations", *peak) for phase, *peak, miss in missed if miss >= WIDEST]
+    assert not differing, "\n".join(
+        f"{label(run)} ({run['of']}): {what}: DeepSpeed {measured}, counted {counted}" for what, measured, counted in differing
+    )
 
 
 def test_addresses_decide_in_forward():
@@ -159,20 +173,12 @@ def test_addresses_decide_in_forward():
 WHOLE = [run for run in RUNS if is_whole(run)]
 
 
-def misses(run):
-    """By how much the peaks of forward and backward are missed, activations included."""
-    tier = ledger(job_of(run["case"]), detail=Detail.WHOLE).gpu
-    for phase in ("forward", "backward"):
-        measured = run["peaks"][phase][1]
-        yield abs(total(tier.worst(phase).lines) - measured) / measured
-
-
 def test_peaks_with_activations(noted: Noted):
     """DeepSpeed and the model together: none misses by half a percent, one in a hundred by a twentieth of one."""
     known = noted.read()
-    found = [miss for run in WHOLE for miss in known.get(NUMBERS[id(run)]) or misses(run)]
+    found = [miss for run in WHOLE for miss in known.get(NUMBERS[id(run)]) or [each[-1] for each in misses(run)]]
     assert len(found) > 1100
-    assert max(found) < 0.005
+    assert max(found) < WIDEST
     assert sum(miss < 0.0005 for miss in found) / len(found) > 0.99
 
 
