@@ -2,7 +2,7 @@
 
 Many tests ask for the same plan in other words: as a screen, as JSON, written to a file, refused at the last step. A model
 is made anew by each command, and with it go the runs of its operators that it remembers; here it is the same object
-each time. A search is a function of its space, of what is kept free and of its objective; plans made of an equal space
+each time, also where weights are packed, frozen or adapted. A search is a function of its space, of what is kept free and of its objective; plans made of an equal space
 share its result. tests/search searches by itself, and `anew` forgets what was found where a test is about a second search.
 """
 
@@ -13,9 +13,11 @@ from collections.abc import Callable, Hashable
 from functools import lru_cache, wraps
 from typing import Any
 
+from tests import several_models  # noqa: F401 (before what remembers counts is imported)
 from zeroplan import plan, why
-from zeroplan.architectures import infer
+from zeroplan.architectures import adapters, infer, quantized
 from zeroplan.catalog import models
+from zeroplan.request import trained
 
 KEPT_MODELS, KEPT_SEARCHES = 32, 512
 SEARCHES = ("best", "nearest", "neighbours", "front")
@@ -26,6 +28,9 @@ def share() -> None:
     """From here on, for whoever imports them afterwards."""
     infer.infer = lru_cache(KEPT_MODELS)(infer.infer)
     models.from_preset = lru_cache(KEPT_MODELS)(models.from_preset)
+    quantized.with_quantization = lru_cache(KEPT_MODELS)(quantized.with_quantization)
+    adapters.with_adapter = lru_cache(KEPT_MODELS)(adapters.with_adapter)
+    trained.with_frozen = lru_cache(KEPT_MODELS)(trained.with_frozen)
     for module in (plan, why):
         for name in SEARCHES:
             if search := getattr(module, name, None):

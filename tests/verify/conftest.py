@@ -1,18 +1,28 @@
-"""The order of comparisons with recorded runs: all those of a run one after the other, and runs of one model together."""
+"""The order of comparisons with recorded runs: runs of one model together, and what is said of all of them at the end."""
 
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
+from tests.verify.noted import Noted
 from tests.verify.recorded import RUNS
 
 COMPARED = "tests/verify/test_against_recorded.py"
+LAST = f"{COMPARED}::test_peaks_with_activations"
+
+
+@pytest.fixture(scope="session")
+def noted(tmp_path_factory: pytest.TempPathFactory) -> Noted:
+    """Of all workers together."""
+    base = tmp_path_factory.getbasetemp()
+    return Noted(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A run's job and ledger are then counted once, and one worker of several counts them."""
+    """A model is then made once, and by one worker of several; when all runs are read together, most have been counted."""
     models: dict[str, int] = {}
     places = {
         id(run): (models.setdefault(json.dumps(run["case"]["model"]), len(models)), number) for number, run in enumerate(RUNS)
@@ -25,3 +35,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     of = [number for number, item in enumerate(items) if item.nodeid.startswith(COMPARED)]
     for number, item in zip(of, sorted((items[number] for number in of), key=place), strict=True):
         items[number] = item
+    items.sort(key=lambda item: item.nodeid == LAST)
