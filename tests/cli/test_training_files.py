@@ -170,6 +170,34 @@ def test_check_plans_what_trains(zeroplan, write, tool):
         assert ran.json["scope"]["tokens_per_sequence"] == 512
 
 
+@pytest.mark.parametrize("tool", FILES)
+def test_check_takes_the_model_that_the_file_names(zeroplan, write, tool):
+    """As with --model: a 16-bit model of 1,235,814,400 parameters is 2.30 GiB, too much for a card of 2 GB."""
+    name = write("train.yaml", FILES[tool])
+    for card in ((), ("--gpus", "8", "--gpu-mem", "2GB")):
+        told = zeroplan("check", name, "--model", "llama-3.2-1b", *card, "--format", "json")
+        for typed in (("check", name), ("check", "ds.json", "--trainer-args", name)):
+            ran = zeroplan(*typed, *card, "--format", "json")
+            assert ran.json["findings"] == told.json["findings"]
+            assert ran.json["scope"] == told.json["scope"]
+            assert ran.code == told.code == int(bool(card))
+    assert "ZP901" in {one["rule"] for one in told.json["findings"]}
+
+
+@pytest.mark.parametrize(("words", "why"), [
+    (("base_model: llama-3.2-1b", "base_model: my-org/own"), "--model own/config.json once that file is downloaded"),
+    (("adapter: lora", "rl: dpo"), "train.yaml: rl: found 'dpo'"),
+])  # fmt: skip
+def test_check_says_why_it_knows_no_model(zeroplan, write, words, why):
+    """Where a card is named, so that it is asked whether the job fits; else nothing depends on it."""
+    name = write("train.yaml", AXOLOTL.replace(*words))
+    ran = zeroplan("check", name, "--gpus", "8xh100-80gb", "--format", "json")
+    (finding,) = (one for one in ran.json["findings"] if one["rule"] == "ZP904")
+    assert why in finding["message"]
+    assert ran.code == 1
+    assert zeroplan("check", name).code == 0
+
+
 def test_check_compares_axolotls_batch(zeroplan, write):
     write("ds.json", {**CONFIG, "train_micro_batch_size_per_gpu": 2})
     assert "ZP205" not in zeroplan("check", write("train.yaml", AXOLOTL)).out
