@@ -99,6 +99,19 @@ def test_states_of_packed_weights_stay_whole_at_stage_3(zeroplan):
     assert held["quantization states"] == 4 * LINEAR // 64 + 64 * 224
 
 
+@pytest.mark.parametrize("words", [("--config", "fp16.json"), ("--gpu", "V100-SXM2-32GB", "--stage", "2")], ids=str)
+def test_packed_weights_lie_in_the_training_precision_whoever_says_it(zeroplan, tmp_path, monkeypatch, words):
+    """Two bytes an element, a quarter of the weights' number: a config's fp16, and that of a card without bf16."""
+    monkeypatch.chdir(tmp_path)
+    config = {"train_micro_batch_size_per_gpu": 1, "fp16": {"enabled": True}, "zero_optimization": {"stage": 2}}
+    (tmp_path / "fp16.json").write_text(json.dumps(config), encoding="utf-8")
+    job = ("estimate", *LLAMA, "--lora", "16", "--quantize", "nf4", *words, "--json")
+    ran = zeroplan(*job)
+    assert ran.json["strategy"]["precision"] == "fp16"
+    assert lines(ran)["frozen parameters"] == LINEAR // 2 + 2 * REST
+    refuses(zeroplan(*job, "--quant-storage", "bf16"), "write --quant-storage fp16, or uint8")
+
+
 @pytest.fixture
 def adapter(tmp_path):
     """A folder as save_pretrained writes it."""

@@ -87,9 +87,7 @@ def what_trains(options: Options, model: Model, file: TrainerFile | None = None)
 
 
 def _quantization(options: Options, said: Quantization | None) -> Quantization | None:
-    """What --quantize and its options say; `said`: what a training file does. Packed weights lie in the training
-    precision where nobody says.
-    """
+    """What --quantize and its options say; `said`: what a training file does."""
     stated = _stated(options, "quantize", "double_quant", "quant_storage")
     if not stated:
         return said
@@ -100,7 +98,7 @@ def _quantization(options: Options, said: Quantization | None) -> Quantization |
         raise ContradictionError(f"{flag(stated[0])} is of quantized weights; write --quantize nf4 too")
     if kind == INT8 and _stated(options, "double_quant", "quant_storage"):
         raise ContradictionError("--double-quant and --quant-storage are of weights in 4 bit; leave them out with int8")
-    usual = said or Quantization(storage="fp16" if options.precision == "fp16" else "bf16")
+    usual = said or Quantization()
     double = usual.double if options.double_quant is None else options.double_quant
     return usual._replace(kind=kind, double=double, storage=options.quant_storage or usual.storage)
 
@@ -176,7 +174,7 @@ def of_quantized(fixed: Mapping[str, Any], quantization: Quantization) -> Readin
                                  "leave it out")  # fmt: skip
     if precision not in ("bf16", "fp16"):
         raise ContradictionError(f"--quantize with --precision {precision} is not planned; write --precision bf16")
-    if quantization.kind != INT8 and quantization.storage not in (precision, "uint8"):
+    if quantization.kind != INT8 and quantization.storage not in ("", precision, "uint8"):
         raise ContradictionError(
             f"--quant-storage {quantization.storage}: DeepSpeed casts it to {precision} as numbers, and the weights "
             f"are lost; write --quant-storage {precision}, or uint8"
