@@ -143,14 +143,14 @@ def patterns(name: str, value: Any) -> tuple[str, ...]:
     return several
 
 
-def names(name: str, value: Any) -> tuple[str, ...]:
+def names(name: str, value: Any, example: str = "q_proj,v_proj") -> tuple[str, ...]:
     """Names with commas between them, or a list."""
     several = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else ()
     parts = [part.strip() for each in several for part in (each.split(",") if isinstance(each, str) else ("",))]
     if not parts or not all(parts):
         raise QuantityError(
             f"{flag(name)}: found {shown(str(value))}, expected names with commas between them; write {flag(name)} "
-            "q_proj,v_proj"
+            f"{example}"
         )
     return tuple(parts)
 
