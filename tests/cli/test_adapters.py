@@ -314,6 +314,31 @@ def test_the_next_command_writes_the_plan_of_the_method_that_fits(zeroplan, tmp_
     assert (tmp_path / "plan" / "adapter_config.json").exists()
 
 
+def test_a_plan_for_adapters_says_why_it_is_not_at_the_other_stage(zeroplan):
+    """What --why knows, where several GPUs divide frozen weights or hold them whole and nobody said which."""
+    words = ("recommend", "--model", "llama-3.2-1b", "--gpu", "rtx-4090", "--checkpointing", "full", "--attention", "sdpa",
+             "--micro-batch", "1", "--global-batch", "8", "--seq", "512", "--lora", "8")  # fmt: skip
+    ran = zeroplan(*words, "--gpus", "2")
+    said = re.search(r"Why not (zero-[23]): (.*) \(--why \1\)\.", " ".join(ran.out.split()))
+    assert said[1] == ("zero-2" if "ZeRO-3, micro-batch" in ran.out else "zero-3")
+    why = zeroplan(*words, "--gpus", "2", "--why", said[1])
+    assert f"Why not {said[1]}: {said[2]}. Its best:" in " ".join(why.out.split())
+    for more in (("--gpus", "1"), ("--gpus", "2", "--stage", "2")):
+        assert "Why not" not in zeroplan(*words, *more).out
+
+
+def test_where_the_time_of_stage_3_goes_with_adapters(zeroplan):
+    """On PCIe each of 2 GPUs gathers half of 16 GB two or three times. At stage 2 it sends half of 2 bytes of a gradient
+    of 41,943,040 elements twice over, then half of as many weights: 0.126 GB.
+    """
+    words = ("estimate", "--model", "llama-3.1-8b", "--gpus", "2", "--lora", "16", "--checkpointing", "full")
+    said = r"gathers +([\d.]+) GB of weights a step, nearly all of them frozen: [\d.]+ s; stage 2 sends 0\.13 GB and needs"
+    found = re.search(said, " ".join(zeroplan(*words, "--gpu", "rtx-4090", "--stage", "3").out.split()))
+    assert 2 * PARAMETERS < float(found[1]) * 1e9 < 3 * PARAMETERS
+    for more in (("--gpu", "rtx-4090", "--stage", "2"), ("--gpu", "h100-80gb", "--stage", "3")):
+        assert "gathers " not in zeroplan(*words, *more).out
+
+
 def test_a_method_in_8_bit(zeroplan):
     """Scales are quantized again where nobody says, but those of weights in 4 bit alone."""
     ran = zeroplan("recommend", "--model", "gpt2", *CARD, "--method", "qlora", "--quantize", "int8")

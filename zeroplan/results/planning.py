@@ -73,10 +73,11 @@ def planned(
         best = best._replace(chosen=best.chosen._replace(ledger=counted))
     assumed = assumed_of(request, job)
     flash = _with_flash(request, best.chosen) if best.chosen and options.attention is None else None
+    other = _at_other_stage(request, job, best) if best.chosen and rescue and not constraints else None
     coded = with_code(best.chosen, request.fixed, request.reserve) if best.chosen and rescue else None
     return Recommendation(
         job, best, assumed, request.given, fewest, why=alternatives, headroom=request.headroom, run=run,
-        flash=flash, coded=coded if best.objective == FASTEST else None, equations=equations,
+        flash=flash, coded=coded if best.objective == FASTEST else None, equations=equations, other_stage=other,
     )  # fmt: skip
 
 
@@ -124,6 +125,18 @@ def check_timed(job: Job, goal: Goal) -> None:
         raise ContradictionError(
             "--tokens and --price need the seconds of a step, and no card is named; write --gpu h100-80gb"
         )
+
+
+def _at_other_stage(request: Request, job: Job, best: Plan) -> Why | None:
+    """Where adapters train on several GPUs and the stage was free: stage 3 divides frozen weights and gathers them in
+    every pass, and lower stages hold them whole. Why the plan is not the other of these.
+    """
+    from zeroplan.request.alternatives import read_constraint
+
+    assert best.chosen is not None
+    if request.model.adapter is None or job.ranks == 1 or "stage" in request.fixed:
+        return None
+    return _why(request, job, read_constraint("zero-2" if best.chosen.strategy.stage == 3 else "zero-3"), best)
 
 
 def _why(request: Request, job: Job, constraint: Constraint, best: Plan) -> Why:
