@@ -281,6 +281,8 @@ def test_methods_side_by_side(zeroplan, monkeypatch):
     (("--method", "full,lora", "--freeze", "*norm*"), r"--method and --freeze both say what trains"),
     (("--method", "lora,qlora", "--quantize", "int8", "--stage", "3"), r"int8 at stage 3 is not planned"),
     (("--method", "qlora", "--quantize", "int8", "--double-quant", "yes"), r"leave them out with int8"),
+    (("--lora", "8", "--why", "QLoRA"), r"--why QLoRA: .*; write --method full,lora,qlora"),
+    (("--why", "lora"), r"what trains is not a plan's to choose; write --method full,lora,qlora"),
     (("--method", "full,lora", "--why", "zero-3"), r"--method compares plans; leave --why out"),
     (("--method", "full,lora", "--max-params"), r"--method compares plans; leave --max-params out"),
     (("--method", "full,lora", "--objective", "pareto"), r"leave out --objective pareto, or name one method"),
