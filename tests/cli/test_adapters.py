@@ -291,6 +291,34 @@ def test_methods_that_cannot_be_are_refused(zeroplan, words, said):
     refuses(zeroplan("recommend", "--model", "llama-3.1-8b", *CARD, *words), said)
 
 
+def test_ranks_and_bits_side_by_side(zeroplan):
+    """Each row is as estimate counts it alone."""
+    job = (*LLAMA, "--stage", "2", "--gpu", "a100-80gb", "--checkpointing", "full")
+    ran = zeroplan("compare", *job, "--lora", "8,16", "--json")
+    assert [row["changed"]["lora"] for row in ran.json["rows"]] == ["8", "16"]
+    assert "r 8," in ran.json["scope"]["trains"]
+    assert "r 16," in ran.json["scope"]["trains"]
+    bits = ("none", "int8", "nf4")
+    rows = zeroplan("compare", *job, "--lora", "16", "--quantize", ",".join(bits), "--json").json["rows"]
+    alone = [zeroplan("estimate", *job, "--lora", "16", "--quantize", kind, "--json").json["fit"]["needed"] for kind in bits]
+    assert [row["fit"]["needed"] for row in rows] == alone
+    assert ran.json["rows"][1]["fit"]["needed"] == alone[0] > alone[1] > alone[2]
+
+
+def test_a_matrix_of_tight_cells_says_so(zeroplan):
+    """16 GB of weights pass through the host's memory while they are built, and processes take some."""
+    words = ("--gpus", "1", "--gpu-mem", "20GiB", "--host-mem", "20GiB", "--lora", "8", "--checkpointing", "full")
+    ran = zeroplan("matrix", "llama-3.1-8b", *words)
+    cells = next(line for line in ran.out.splitlines() if line.startswith("llama-3.1-8b "))
+    assert cells.count("!") == 5  # and ZeRO-3 does not fit
+    assert ran.out.splitlines()[0].endswith(": llama-3.1-8b is tight, with ZeRO-0 first.")
+    assert ran.code == 1
+    ran = zeroplan("matrix", "llama-3.1-8b,gpt2,llama-3.1-70b", *words)
+    assert ran.out.splitlines()[0].endswith(
+        ": the first that fits is ZeRO-0 for gpt2; llama-3.1-8b is tight, with ZeRO-0 first; nothing fits for llama-3.1-70b.")
+    assert ran.code == 0
+
+
 def test_methods_of_a_training_run(zeroplan):
     """10M tokens in steps of 8 sequences of 2,048 are 611 steps, as many for each; a GPU-hour costs half a dollar."""
     words = ("--tokens", "10M", "--price", "0.5")

@@ -224,11 +224,13 @@ def _chosen(name: str, value: Any, choices: Sequence[str]) -> str:
 
 
 def bits(kind: Any) -> Reader:
-    """How weights are quantized: of what names 4 bits nf4 is meant, which QLoRA takes."""
+    """How weights are quantized, None for none: of what names 4 bits nf4 is meant, which QLoRA takes."""
 
-    def read(name: str, value: Any) -> str:
+    def read(name: str, value: Any) -> str | None:
         choices = get_args(kind)
         typed = as_options_have_it(name, written(name, value))
+        if typed.lower() == "none":
+            return None
         if "4" in typed and typed.lower() not in choices:
             raise _no_choice(name, typed, choices, meant="nf4")
         return _chosen(name, value, choices)

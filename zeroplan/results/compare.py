@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 LISTS = (
     "gpus", "gpu", "cluster", "config", "stage", "seq", "micro_batch", "grad_accum", "global_batch", "precision",
     "optimizer", "optim", "built_in", "checkpointing", "attention", "kernels", "offload_optimizer", "offload_param",
+    "lora", "quantize", "double_quant", "quant_storage",
 )  # fmt: skip
 """Options that may hold several values, separated by commas."""
 INSTEAD = {

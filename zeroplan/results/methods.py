@@ -124,7 +124,7 @@ def check_taken(methods: Sequence[str], stated: Mapping[str, Any]) -> None:
     for name in ("freeze", "train"):
         if stated.get(name) is not None:
             raise ContradictionError(f"--method and {flag(name)} both say what trains; keep one")
-    bits = next((name for name in BITS if stated.get(name) is not None), None)
+    bits = next((name for name in BITS if stated.get(name) not in (None, "none")), None)
     if bits and QLORA not in methods:
         other = f"{LORA}'s weights lie in 16 bit, and {QLORA} is LoRA with quantized ones" if LORA in methods else WHOLE
         raise ContradictionError(f"{flag(bits)} and --method {','.join(methods)}: {other}; write --method {QLORA}")

@@ -45,12 +45,13 @@ class Scope(NamedTuple):
 
 def scope(models: Iterable[Model], seq: int, unplanned: tuple[Unplanned, ...] = ()) -> Scope:
     """What is planned of one model, or of several under the same training."""
-    several = list({model.name: model for model in models}.values())
+    every = list({id(model): model for model in models}.values())
+    several = list({model.name: model for model in every}.values())
     losses = sorted({model.loss for model in several})
     classes = {model.architecture for model in several} - {""}
     name = several[0].name if len(several) == 1 else "each model"
     name += f" ({classes.pop()})" if len(several) == len(classes) == 1 else ""
-    return Scope(name, " or ".join(losses), seq, unplanned, " or ".join(dict.fromkeys(map(what_trains, several))))
+    return Scope(name, " or ".join(losses), seq, unplanned, " or ".join(dict.fromkeys(map(what_trains, every))))
 
 
 def what_trains(model: Model) -> str:
