@@ -73,6 +73,35 @@ def test_an_inferred_model_takes_adapters(zeroplan):
     assert held["frozen parameters"] == pytest.approx(14e9, rel=1e-3)
 
 
+def test_an_inferred_model_keeps_all_of_its_weights_beside_adapters(zeroplan):
+    """What the shape of 7B does not reach is frozen too: 14 GB in bf16, to the byte, at stage 2 and in eighths at 3."""
+    for stage, size in (("2", 14 * 10**9), ("3", 14 * 10**9 // 8)):
+        ran = zeroplan("estimate", "--params", "7B", "--gpus", "8", "--stage", stage, "--lora", "16", "--json")
+        assert lines(ran)["frozen parameters"] == size
+
+
+def test_parameters_of_a_model_are_its_weights_and_not_what_holds_them(zeroplan):
+    """41,943,040 of adapters of rank 16 beside 8,030,261,248; two bytes hold four of the weights in 4 bit."""
+    plain = zeroplan(*STAGE_2, "--lora", "16", "--json").json["model"]
+    packed = zeroplan(*STAGE_2, "--lora", "16", "--quantize", "nf4", "--json").json["model"]
+    assert plain["parameters"] == packed["parameters"] == PARAMETERS + adapters(16)
+    assert plain["packed_elements"] is None
+    assert packed["packed_elements"] == LINEAR // 4
+
+
+@pytest.mark.parametrize(("rank", "said"), [("1024", ""), ("1025", "rank 1,025 is above the smaller width of k_proj, v_proj")])
+def test_a_rank_above_a_width_is_noted(zeroplan, rank, said):
+    ran = zeroplan("estimate", "--model", "llama-3.1-8b", "--gpus", "8", "--stage", "2", "--lora", rank, "--json")
+    assert any(note.startswith("rank ") for note in ran.json["assumed"]) == bool(said)
+    assert said in " ".join(ran.json["assumed"])
+
+
+def test_two_dtypes_of_one_name_are_told_apart(zeroplan):
+    """uint8 holds what is quantized, and bf16 the embedding, the head and norms."""
+    ran = zeroplan(*STAGE_2, "--lora", "16", "--quantize", "nf4", "--quant-storage", "uint8", "--checkpointing", "full")
+    assert "most of it frozen parameters (uint8) 3.25 GiB, frozen parameters (bfloat16) 1.96 GiB" in " ".join(ran.out.split())
+
+
 @pytest.mark.parametrize(("typed", "packed", "states"), [
     # half a byte a weight; a scale of 4 bytes for 64 weights and a table of 16 such values for each of 7·32 weights
     (("nf4",), LINEAR // 2, 436_207_616 + 64 * 224),
@@ -174,7 +203,8 @@ REFUSED = [
     (("--lora", "0"), r"--lora: found '0', expected a whole number from 1"),
     (("--lora", "-1"), r"--lora: found '-1'"),
     (("--lora", "1.5"), r"--lora: found '1.5'"),
-    (("--lora", "99999999999"), r"--lora: found 99999999999, expected a rank up to"),
+    (("--lora", "99999999999"), r"--lora: found '99999999999', expected a whole number from 1 to 1,000,000"),
+    (("--lora", "0"), r"--lora: found '0', expected a whole number from 1 to 1,000,000; write --lora 16"),
     (("--lora", "9" * 400), r"--lora: found"),
     (("--lora", "16", "--lora-targets", "nosuch"), r"named like 'nosuch'; expected names such as down_proj, .*q_proj"),
     (("--lora", "16", "--lora-targets", "q_proj,nosuch"), r"--lora-targets: found 'nosuch', which no module"),

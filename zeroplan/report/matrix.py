@@ -102,7 +102,7 @@ def comma_separated(rows: Sequence[ModelRow]) -> str:
     writer.writerow(["model", "parameters", *(f"{name} {what}" for name in strategies for what in ("GiB", "verdict"))])
     for row in rows:
         pairs = [_pair(cell) for cell in row.cells.values()]
-        writer.writerow([_as_text(row.model.name), row.model.parameters, *(value for pair in pairs for value in pair)])
+        writer.writerow([_as_text(row.model.name), row.model.products, *(value for pair in pairs for value in pair)])
     return out.getvalue()
 
 

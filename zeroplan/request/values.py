@@ -185,11 +185,14 @@ def adapter_rank(name: str, value: Any) -> int:
     """The rank of adapters."""
     from zeroplan.specs.adapter import LARGEST_RANK
 
-    found: int = integer("16")(name, value)
-    if found > LARGEST_RANK:
+    try:
+        found: int = integer("16")(name, value)
+    except QuantityError:
+        found = 0
+    if not 1 <= found <= LARGEST_RANK:
         raise QuantityError(
-            f"{flag(name)}: found {found}, expected a rank up to {LARGEST_RANK:,}, under the weights' widths; write "
-            f"{flag(name)} 16"
+            f"{flag(name)}: found {shown(written(name, value))}, expected a whole number from 1 to "
+            f"{LARGEST_RANK:,}; write {flag(name)} 16"
         )
     return found
 

@@ -153,7 +153,7 @@ class Recommendation(Result):
         if self.fewest:
             from zeroplan.report.sizing import fewest
 
-            summary.append(f" {fewest(self.fewest)}")
+            summary.append(f" {fewest(self.fewest, self.search_result.chosen)}")
         if self.in_time:
             from zeroplan.report.training import in_time
 

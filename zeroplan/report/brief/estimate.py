@@ -16,7 +16,7 @@ from zeroplan.report.brief.card import bar, card, fills, parts, scale
 from zeroplan.report.brief.marks import EXACT, legend, marks, of_time
 from zeroplan.report.brief.next_command import SETTLED, changed, line
 from zeroplan.report.console import console, table
-from zeroplan.report.estimate import CountedStrategy, experts_stay_gathered, in_words
+from zeroplan.report.estimate import CountedStrategy, experts_stay_gathered, in_words, largest
 from zeroplan.report.subject import gpus, not_counted
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import STAGES
@@ -100,11 +100,10 @@ def _alone(one: CountedStrategy) -> list[RenderableType]:
     grid = table(["", ""])
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
     peak = counted.gpu.peak
-    largest = ", ".join(f"{entry.name} {gib(entry.bytes)}" for entry in peak.largest)
     where = f"{peak.phase.replace('_', ' ')}, {peak.place}"
     strategy = job.strategy
     grid.add_row("batch", f"{batch(job)} = {strategy.micro_batch * strategy.micro_steps * job.ranks} sequences a step")
-    grid.add_row("peak", f"{known.peak}{gib(total(peak.lines))} in {where}; most of it {largest}")
+    grid.add_row("peak", f"{known.peak}{gib(total(peak.lines))} in {where}; most of it {largest(peak)}")
     if peak.phase == "init":
         grid.add_row("held", f"{known.held}{gib(total(counted.gpu.resident))} between steps")
     grid.add_row("ZeRO paper", _paper(one))
