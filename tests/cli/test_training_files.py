@@ -132,6 +132,21 @@ def test_what_cannot_be_meant_is_one_line(zeroplan, write, text, typed, said):
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("tool", "key"), [("axolotl", "optimizer"), ("TRL", "optim"), ("LLaMA-Factory", "optim")])
+@pytest.mark.parametrize(("paged", "twin", "states"), [
+    ("paged_adamw_32bit", "adamw_torch_fused", 8), ("paged_lion_32bit", "lion_32bit", 4), ("paged_adamw_8bit", "adamw_8bit", 2),
+])  # fmt: skip
+def test_a_paged_optimizer_has_the_states_of_the_one_that_is_not(zeroplan, write, tool, key, paged, twin, states):
+    """bitsandbytes' get_state_buffer: as many bytes, in unified memory. DeepSpeed hands it one flat tensor a group."""
+    ran = zeroplan("estimate", "--config", write("train.yaml", f"{FILES[tool]}{key}: {paged}\n"), "--gpus", "8", "--json")
+    plain = zeroplan("estimate", "--config", write("plain.yaml", f"{FILES[tool]}{key}: {twin}\n"), "--gpus", "8", "--json")
+    assert ran.json["memory"] == plain.json["memory"]
+    held = sum(line["bytes"] for line in ran.json["memory"]["gpu"]["lines"] if line["name"] == "optimizer states")
+    assert held == pytest.approx(states * Q_V / 8, rel=0.05)
+    assert any(note.startswith(f"train.yaml: {paged} is not planned: its states are counted as those of {twin},")
+               for note in ran.json["assumed"])  # fmt: skip
+
+
 def test_a_config_that_says_another_batch(zeroplan, write):
     """The Trainer stops: integrations/deepspeed.py, fill_match."""
     write("ds.json", {**CONFIG, "train_micro_batch_size_per_gpu": 4})
