@@ -399,6 +399,18 @@ def test_where_the_time_of_stage_3_goes_with_adapters(zeroplan):
         assert "gathers " not in zeroplan(*words, *more).out
 
 
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_where_the_time_goes_has_room_for_names_and_numbers(zeroplan, monkeypatch, columns):
+    """Each row has its seconds and its share; where there is room the longest name takes one line."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = zeroplan("estimate", "--model", "gpt2", *CARD, "--lora", "8", "--quantize", "nf4", "-v").out
+    goes = out.partition("Where the time goes\n")[2].partition("\n\n")[0].splitlines()
+    numbers = [line for line in goes if re.search(r"  [\d.]+ m?s +\d+%  █+$", line)]
+    assert len(numbers) > 10
+    assert (len(numbers) == len(goes)) == (columns >= 80)
+    assert all(len(line) <= columns for line in goes)
+
+
 def test_a_method_in_8_bit(zeroplan):
     """Scales are quantized again where nobody says, but those of weights in 4 bit alone."""
     ran = zeroplan("recommend", "--model", "gpt2", *CARD, "--method", "qlora", "--quantize", "int8")

@@ -205,9 +205,11 @@ def searched(plan: Plan) -> Text:
 
 def compared(searched: SearchSummary | Front) -> str:
     """How many configurations there are and what became of them."""
+    one = searched.evaluated == 1
     return (
         f"{searched.configurations:,} configurations (stage, offload, checkpointing, attention, micro-batch), of which "
-        f"{searched.without_room:,} have no room and {searched.evaluated:,} strategies were counted and timed,"
+        f"{searched.without_room:,} ha{'s' if searched.without_room == 1 else 've'} no room and {searched.evaluated:,} "
+        f"strateg{'y was' if one else 'ies were'} counted and timed,"
     )
 
 
