@@ -312,6 +312,7 @@ def test_methods_side_by_side(zeroplan, monkeypatch):
     (("--method", "lora,qlora", "--quantize", "int8", "--stage", "3"), r"int8 at stage 3 is not planned"),
     (("--method", "qlora", "--quantize", "int8", "--double-quant", "yes"), r"leave them out with int8"),
     (("--lora", "8", "--why", "QLoRA"), r"--why QLoRA: .*; write --method full,lora,qlora"),
+    (("--lora", "8", "--why", "nf4"), r"--why nf4: .*; write --method full,lora,qlora"),
     (("--why", "lora"), r"what trains is not a plan's to choose; write --method full,lora,qlora"),
     (("--method", "full,lora", "--why", "zero-3"), r"--method compares plans; leave --why out"),
     (("--method", "full,lora", "--max-params"), r"--method compares plans; leave --max-params out"),
@@ -333,6 +334,27 @@ def test_ranks_and_bits_side_by_side(zeroplan):
     alone = [zeroplan("estimate", *job, "--lora", "16", "--quantize", kind, "--json").json["fit"]["needed"] for kind in bits]
     assert [row["fit"]["needed"] for row in rows] == alone
     assert ran.json["rows"][1]["fit"]["needed"] == alone[0] > alone[1] > alone[2]
+
+
+def test_lengths_side_by_side_are_all_named(zeroplan):
+    ran = zeroplan("compare", "gpt2", "--gpus", "1", "--gpu", "rtx-4090", "--stage", "0", "--lora", "8", "--seq", "256,512,1024")
+    assert "every sequence 256, 512 or 1,024 tokens;" in " ".join(ran.out.split())
+    assert "every sequence 512 tokens;" in " ".join(zeroplan("compare", "gpt2", "--gpus", "1,2", "--gpu", "rtx-4090", "--stage",
+                                                             "0", "--lora", "8", "--seq", "512").out.split())  # fmt: skip
+
+
+def test_bits_are_a_way_out_where_frozen_weights_do_not_fit(zeroplan):
+    """16 GB of weights are more than 14 GiB; a quarter of the linear layers' and the rest are 5.2 GiB."""
+    words = ("recommend", "--model", "llama-3.1-8b", "--gpus", "1", "--gpu-mem", "14GiB", "--stage", "2", "--lora", "8", "--seq",
+             "512", "--checkpointing", "full", "--micro-batch", "1", "--global-batch", "8", "--attention", "sdpa")  # fmt: skip
+    ran = zeroplan(*words)
+    assert ran.code == 1
+    ways = [way["change"] for way in zeroplan(*words, "--json").json["ways_out"]]
+    assert ways[0].startswith("frozen weights in 4 bit (--quantize nf4): ZeRO-2, micro-batch 1, full checkpointing")
+    line = next(line for line in ran.out.splitlines() if line.startswith("next: "))
+    typed = line.removeprefix("next: zeroplan ").partition("  #")[0].split()
+    assert typed == [*words, "--quantize", "nf4"]
+    assert zeroplan(*typed).code == 0
 
 
 def test_a_matrix_of_tight_cells_says_so(zeroplan):

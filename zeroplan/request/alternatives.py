@@ -21,7 +21,7 @@ NAMES = (
     "prefetch-5e7",
 )  # fmt: skip
 """Numbers stand for any other."""
-TRAINED = ("full", "full-training", "lora", "qlora")
+TRAINED = ("full", "full-training", "lora", "qlora", "quantize", "nf4", "fp4", "int8")
 """Ways to train, which are no alternatives to a plan."""
 
 

@@ -58,7 +58,8 @@ class Combinations(Result):
     @property
     def scope(self) -> Scope:
         """The jobs that the numbers are of."""
-        return scope([row.job.model for row in self._counted], self._counted[0].job.workload.seq)
+        lengths = tuple(dict.fromkeys(row.job.workload.seq for row in self._counted))
+        return scope([row.job.model for row in self._counted], lengths[0])._replace(lengths=lengths)
 
     def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import compare as report

@@ -28,12 +28,16 @@ class Scope(NamedTuple):
     """What of the user's own job is not planned, where `--partial` takes what still holds."""
     trains: str = EVERY_WEIGHT
     """What trains, in words."""
+    lengths: tuple[int, ...] = ()
+    """Tokens of a sequence in each of several jobs, where they differ."""
 
     @property
     def line(self) -> str:
         training = "full training" if self.trains == EVERY_WEIGHT else f"training of {self.trains}"
+        tokens = [f"{length:,}" for length in self.lengths or (self.seq,)]
+        every = " or ".join([", ".join(tokens[:-1]), tokens[-1]] if len(tokens) > 1 else tokens)
         return (
-            f"Scope: {training} of {self.model}, {self.loss}, every sequence {self.seq:,} tokens; no second model, "
+            f"Scope: {training} of {self.model}, {self.loss}, every sequence {every} tokens; no second model, "
             "generation or evaluation."
         )
 
