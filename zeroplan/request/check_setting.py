@@ -145,10 +145,9 @@ def _with_named(inputs: CheckInputs, arguments: Arguments) -> tuple[CheckInputs,
         model = inputs.named(settings["model"].value)
         if isinstance(model, ZeroplanError):
             raise model
-        trained = read_trained(inputs.options, model, arguments.file)
+        return inputs._replace(model=read_trained(inputs.options, model, arguments.file)), ""
     except ZeroplanError as error:
         return inputs, str(error)
-    return inputs._replace(model=trained, untrained=model), ""
 
 
 def _planned(
