@@ -135,6 +135,8 @@ def next_command(rows: Sequence[MethodRow], typed: Sequence[str]) -> list[Render
     if not typed or not fitting:
         return []
     first = min(fitting, key=lambda each: (each.is_tight, each.asks_host))
+    if "--adapter" in typed and "--adapter" in first.untaken:  # which may be what names the model
+        return []
     accepted = ("--accept", "tight") if first.is_tight and "--accept" not in typed else ()
     words = changed(typed, "recommend", *accepted, "--method", first.method, "--dir", "plan", without=first.untaken)
     return line(words, f"{first.name}: config, train.py, scripts")
