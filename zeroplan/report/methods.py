@@ -110,9 +110,9 @@ def _hosts(rows: Sequence[MethodRow]) -> list[RenderableType]:
     if not fits:
         return []
     capacity = fits[0][1].capacity
-    size = f"of {gib(capacity)}" if capacity is not None else "whose size is not given (--host-mem)"
+    size = f" ({gib(capacity)})" if capacity is not None else ", whose size is not given (--host-mem)"
     needs = ", ".join(f"{name} {between(host.needed, host.most)}" for name, host in fits)
-    return [Text(f"Host memory of each node, {size}: {needs}.", style="dim")]
+    return [Text(f"Host memory of each node{size}: {needs}.", style="dim")]
 
 
 def _cells(of: MethodRow) -> list[str | Text]:
