@@ -131,7 +131,7 @@ def recommend(
 
     goal = Goal(**_given(tokens=tokens, deadline=deadline, price=price, objective=objective, apart=apart))
     of_job, script = stated(options), read_script(target, allow)
-    if method:
+    if method or isinstance(method, str):
         of_job, methods = _methods(of_job, method, script, largest=switch("max_params", max_params))
         if len(methods) > 1:
             from zeroplan.results.methods import side_by_side
@@ -156,9 +156,10 @@ def _methods(
     of_job: dict[str, Any], method: Any, script: Script, *, largest: bool
 ) -> tuple[dict[str, Any], tuple[str, ...]]:  # fmt: skip
     """The options, and the ways to train; of one alone its own options."""
-    from zeroplan.results.methods import check_stated, read_methods, stated_for, with_base
+    from zeroplan.results.methods import check_stated, check_taken, read_methods, stated_for, with_base
 
     methods = read_methods(method)
+    check_taken(methods, of_job)
     check_stated(of_job, script)
     of_job = of_job if largest else with_base(of_job)
     return (stated_for(methods[0], of_job) if len(methods) == 1 else of_job), methods

@@ -249,10 +249,13 @@ def _suggestions(
         return plan(changed, free, reserve=reserve, rescue=False).chosen
 
     ways = sorted(suggestions(job, fixed, fits, fastest, of_host=of_host, cards=cards), key=lambda way: -_rate(way[1]))
-    return tuple(
-        Suggestion(f"{said}: {label(one)}; needs {gib(one.fit.gpu.needed)}, {_rate(one):,.0f} tokens/s per GPU", one)
-        for said, one in ways
-    )
+    return tuple(suggestion(said, one) for said, one in ways)
+
+
+def suggestion(change: str, candidate: Candidate) -> Suggestion:
+    """A change with the plan that fits then."""
+    needs = f"needs {gib(candidate.fit.gpu.needed)}, {_rate(candidate):,.0f} tokens/s per GPU"
+    return Suggestion(f"{change}: {label(candidate)}; {needs}", candidate)
 
 
 def _rate(candidate: Candidate) -> float:

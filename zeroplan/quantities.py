@@ -28,17 +28,26 @@ CLOCK = {
     HFU: ("utilisation",), FROM: ("interval", "from"), TO: ("interval", "to"),
 }  # fmt: skip
 """Names, and other words for them; those of the clock need a card."""
+LORA, QLORA = "LoRA", "QLoRA"
+TRAINED = {
+    LORA: ("lora adapters", "adapters", "adapter", "peft"),
+    QLORA: ("quantize", "quantized weights", "quantization", "nf4", "fp4", "int8", "4 bit", "8 bit", "bitsandbytes"),
+}
+"""Names, and other words for them, of what adapters and quantized weights are."""
+STATES = "quantization states"
+ADAPTERS = {"down": (".lora_A.", ".lora_embedding_A."), "up": (".lora_B.", ".lora_embedding_B.")}
+"""In names of parameters, as peft calls them."""
 
 
 def named(wanted: str) -> tuple[str, ...]:
     """The quantities that a word, in lower case, stands for."""
-    return tuple(name for name, others in {**MEMORY, **CLOCK}.items() if wanted in (name.lower(), *others))
+    return tuple(name for name, others in {**MEMORY, **CLOCK, **TRAINED}.items() if wanted in (name.lower(), *others))
 
 
 class Quantity(NamedTuple):
     name: str
     unit: str
-    """bytes, tokens/s, s, or empty for a share."""
+    """bytes, elements, tokens/s, s, or empty for a share."""
     rule: Rule
     symbols: Mapping[str, float]
     evidence: str
@@ -145,10 +154,43 @@ def latest(step: float, above: float) -> float:
     return step + above
 
 
+def lora(down: int, up: int) -> int:
+    """Al + Bl -- elements of adapters: for a weight [out, in] train A [r, in], B [out, r] [peft tuners/lora/layer.py].
+
+    The weight itself is frozen: no gradient, no optimizer state, and at stages 0 to 2 it lies whole on each GPU.
+    """
+    return down + up
+
+
+def qlora(packed: int, scales: int) -> int:
+    """Wq + Sq -- bytes of frozen weights in 4 or 8 bit, beside which adapters train [bitsandbytes functional.py].
+
+    In 4 bit half a byte a weight and 4 bytes for 64 of them; with double quantization 1 byte for 64, and 4 for 16,384.
+    In 8 bit a byte a weight and 4 bytes a row. Stage 3 divides what is packed, and no stage the scales.
+    """
+    return packed + scales
+
+
 def quantities(job: Job, ledger: Ledger) -> list[Quantity]:
     """The quantities of one strategy; those of the clock where a card is named."""
-    of_memory = list(_memory(job, ledger))
+    of_memory = [*_trained(job, ledger), *_memory(job, ledger)]
     return of_memory + list(_clock(job, speed(job, ledger))) if is_timed(job) else of_memory
+
+
+def _trained(job: Job, ledger: Ledger) -> Iterator[Quantity]:
+    """Adapters, and quantized weights beside them, of the whole model."""
+    model = job.model
+    if model.adapter:
+        parts: dict[str, float] = {
+            name: sum(each.elements for each in model.tensors if any(part in each.name for part in parts))
+            for name, parts in ADAPTERS.items()
+        }
+        yield Quantity(LORA, "elements", lora, parts, "code")
+    if model.quantization:
+        each = model.quantization.storage_bytes
+        packed = each * sum(tensor.elements for tensor in model.tensors if tensor.packed)
+        scales = sum(entry.bytes for entry in ledger.gpu.resident if entry.name == STATES)
+        yield Quantity(QLORA, "bytes", qlora, {"packed": packed, "scales": scales}, "code")
 
 
 def _memory(job: Job, ledger: Ledger) -> Iterator[Quantity]:

@@ -14,8 +14,9 @@ from zeroplan.specs.job import Job
 SUM, HELD, BESIDE, SENT, STEP = "sum", "held between steps", "gradients and buffers", "sent per GPU", "step"
 HOST_AT_MOST = "host memory per node, up to"
 OTHERS = {
-    SUM: ("model states",), HELD: ("held",), BESIDE: (), PLACES["host"]: ("host memory", "host"),
-    HOST_AT_MOST: ("up to",), PLACES["nvme"]: ("nvme",), SENT: ("sent",), STEP: ("step time",),
+    SUM: ("model states", "zero paper"), HELD: ("held",), BESIDE: ("gradients, buffers",),
+    PLACES["host"]: ("host memory", "host"), HOST_AT_MOST: ("up to",), PLACES["nvme"]: ("nvme",),
+    SENT: ("sent", "sent by each gpu a step"), STEP: ("step time",),
 }  # fmt: skip
 """Names, and other words for them."""
 

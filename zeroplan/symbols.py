@@ -13,7 +13,7 @@ class Symbol(NamedTuple):
 
 SYMBOLS: dict[str, Symbol] = {
     "psi": Symbol("Ψ", "elements", "parameters of the model; of gradients and optimizer states, those that train"),
-    "frozen": Symbol("Θ", "elements", "parameters that do not train, as far as this rank holds them"),
+    "frozen": Symbol("Θ", "elements", "of frozen tensors, as far as this rank holds them; quantized weights as packed"),
     "flat": Symbol("F", "elements", "parameters flattened and padded to a multiple of 2N"),
     "shards": Symbol("P", "elements", "what one rank owns at stage 3: each tensor split over N, rounded up"),
     "persistent": Symbol("Q", "elements", "small tensors that stay gathered at stage 3, each padded to N"),
@@ -71,6 +71,10 @@ SYMBOLS: dict[str, Symbol] = {
     "codes": Symbol("Ic", "weights", "in 8 bit, a byte each"),
     "rows": Symbol("Ir", "rows", "of weights in 8 bit, each with a scale"),
     "tensors": Symbol("t", "tensors", "how many of them"),
+    "down": Symbol("Al", "elements", "of A of all adapters: rank times inputs of each weight that gets them"),
+    "up": Symbol("Bl", "elements", "of B of all adapters: outputs of each weight that gets them times rank"),
+    "packed": Symbol("Wq", "bytes", "of weights in 4 or 8 bit"),
+    "scales": Symbol("Sq", "bytes", "of their scales and tables, which lie whole on each GPU at every stage"),
     "size": Symbol("S", "bytes", "bytes of the line itself"),
     "flops": Symbol("Φ", "FLOP", "floating-point operations, 2 for each multiplication and its addition"),
     "rate": Symbol("ρ", "FLOP/s", "sustained by the card in this kind of work"),

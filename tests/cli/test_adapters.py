@@ -73,6 +73,35 @@ def test_an_inferred_model_takes_adapters(zeroplan):
     assert held["frozen parameters"] == pytest.approx(14e9, rel=1e-3)
 
 
+def test_an_inferred_model_keeps_all_of_its_weights_beside_adapters(zeroplan):
+    """What the shape of 7B does not reach is frozen too: 14 GB in bf16, to the byte, at stage 2 and in eighths at 3."""
+    for stage, size in (("2", 14 * 10**9), ("3", 14 * 10**9 // 8)):
+        ran = zeroplan("estimate", "--params", "7B", "--gpus", "8", "--stage", stage, "--lora", "16", "--json")
+        assert lines(ran)["frozen parameters"] == size
+
+
+def test_parameters_of_a_model_are_its_weights_and_not_what_holds_them(zeroplan):
+    """41,943,040 of adapters of rank 16 beside 8,030,261,248; two bytes hold four of the weights in 4 bit."""
+    plain = zeroplan(*STAGE_2, "--lora", "16", "--json").json["model"]
+    packed = zeroplan(*STAGE_2, "--lora", "16", "--quantize", "nf4", "--json").json["model"]
+    assert plain["parameters"] == packed["parameters"] == PARAMETERS + adapters(16)
+    assert plain["packed_elements"] is None
+    assert packed["packed_elements"] == LINEAR // 4
+
+
+@pytest.mark.parametrize(("rank", "said"), [("1024", ""), ("1025", "rank 1,025 is above the smaller width of k_proj, v_proj")])
+def test_a_rank_above_a_width_is_noted(zeroplan, rank, said):
+    ran = zeroplan("estimate", "--model", "llama-3.1-8b", "--gpus", "8", "--stage", "2", "--lora", rank, "--json")
+    assert any(note.startswith("rank ") for note in ran.json["assumed"]) == bool(said)
+    assert said in " ".join(ran.json["assumed"])
+
+
+def test_two_dtypes_of_one_name_are_told_apart(zeroplan):
+    """uint8 holds what is quantized, and bf16 the embedding, the head and norms."""
+    ran = zeroplan(*STAGE_2, "--lora", "16", "--quantize", "nf4", "--quant-storage", "uint8", "--checkpointing", "full")
+    assert "most of it frozen parameters (uint8) 3.25 GiB, frozen parameters (bfloat16) 1.96 GiB" in " ".join(ran.out.split())
+
+
 @pytest.mark.parametrize(("typed", "packed", "states"), [
     # half a byte a weight; a scale of 4 bytes for 64 weights and a table of 16 such values for each of 7·32 weights
     (("nf4",), LINEAR // 2, 436_207_616 + 64 * 224),
@@ -97,6 +126,19 @@ def test_states_of_packed_weights_stay_whole_at_stage_3(zeroplan):
     """They are no parameters, and DeepSpeed partitions these alone."""
     held = lines(zeroplan("estimate", *LLAMA, "--stage", "3", "--lora", "16", "--quantize", "nf4", "--json"))
     assert held["quantization states"] == 4 * LINEAR // 64 + 64 * 224
+
+
+@pytest.mark.parametrize("words", [("--config", "fp16.json"), ("--gpu", "V100-SXM2-32GB", "--stage", "2")], ids=str)
+def test_packed_weights_lie_in_the_training_precision_whoever_says_it(zeroplan, tmp_path, monkeypatch, words):
+    """Two bytes an element, a quarter of the weights' number: a config's fp16, and that of a card without bf16."""
+    monkeypatch.chdir(tmp_path)
+    config = {"train_micro_batch_size_per_gpu": 1, "fp16": {"enabled": True}, "zero_optimization": {"stage": 2}}
+    (tmp_path / "fp16.json").write_text(json.dumps(config), encoding="utf-8")
+    job = ("estimate", *LLAMA, "--lora", "16", "--quantize", "nf4", *words, "--json")
+    ran = zeroplan(*job)
+    assert ran.json["strategy"]["precision"] == "fp16"
+    assert lines(ran)["frozen parameters"] == LINEAR // 2 + 2 * REST
+    refuses(zeroplan(*job, "--quant-storage", "bf16"), "write --quant-storage fp16, or uint8")
 
 
 @pytest.fixture
@@ -161,7 +203,8 @@ REFUSED = [
     (("--lora", "0"), r"--lora: found '0', expected a whole number from 1"),
     (("--lora", "-1"), r"--lora: found '-1'"),
     (("--lora", "1.5"), r"--lora: found '1.5'"),
-    (("--lora", "99999999999"), r"--lora: found 99999999999, expected a rank up to"),
+    (("--lora", "99999999999"), r"--lora: found '99999999999', expected a whole number from 1 to 1,000,000"),
+    (("--lora", "0"), r"--lora: found '0', expected a whole number from 1 to 1,000,000; write --lora 16"),
     (("--lora", "9" * 400), r"--lora: found"),
     (("--lora", "16", "--lora-targets", "nosuch"), r"named like 'nosuch'; expected names such as down_proj, .*q_proj"),
     (("--lora", "16", "--lora-targets", "q_proj,nosuch"), r"--lora-targets: found 'nosuch', which no module"),
@@ -255,20 +298,140 @@ def test_methods_side_by_side(zeroplan, monkeypatch):
     assert all("r 16" in row["trains"] for row in rows[1:])
     monkeypatch.setenv("COLUMNS", "80")
     screen = zeroplan(*METHODS).out
-    assert max(map(len, screen.splitlines()[1:])) <= 80  # the verdict is one line, however long
+    assert all(len(line) <= 80 for line in screen.splitlines()[1:] if not line.startswith("next: "))
     assert "LoRA and QLoRA fit; full training does not" in " ".join(screen.split())
 
 
 @pytest.mark.parametrize(("words", "said"), [
     (("--method", "dora"), r"--method: found 'dora', expected full, lora, qlora"),
+    (("--method", ""), r"--method: found '', expected names with commas between them; write --method full,lora,qlora"),
+    (("--method", "full", "--lora", "16"), r"--lora and --method full: under full every weight trains"),
+    (("--method", "lora", "--quantize", "nf4"), r"and qlora is LoRA with quantized ones; write --method qlora"),
+    (("--method", "full,lora", "--double-quant", "yes"), r"--double-quant and --method full,lora: .* --method qlora"),
+    (("--method", "full", "--quantize", "nf4"), r"--quantize and --method full: .*; write --method qlora"),
+    (("--method", "lora", "--freeze", "*norm*"), r"--method and --freeze both say what trains"),
     (("--method", "full,lora", "--freeze", "*norm*"), r"--method and --freeze both say what trains"),
     (("--method", "qlora", "--quantize", "int8", "--double-quant", "yes"), r"leave them out with int8"),
+    (("--lora", "8", "--why", "QLoRA"), r"--why QLoRA: .*; write --method full,lora,qlora"),
+    (("--lora", "8", "--why", "nf4"), r"--why nf4: .*; write --method full,lora,qlora"),
+    (("--why", "lora"), r"what trains is not a plan's to choose; write --method full,lora,qlora"),
     (("--method", "full,lora", "--why", "zero-3"), r"--method compares plans; leave --why out"),
     (("--method", "full,lora", "--max-params"), r"--method compares plans; leave --max-params out"),
     (("--method", "full,lora", "--objective", "pareto"), r"leave out --objective pareto, or name one method"),
 ])  # fmt: skip
 def test_methods_that_cannot_be_are_refused(zeroplan, words, said):
     refuses(zeroplan("recommend", "--model", "llama-3.1-8b", *CARD, *words), said)
+
+
+def test_ranks_and_bits_side_by_side(zeroplan):
+    """Each row is as estimate counts it alone."""
+    job = (*LLAMA, "--stage", "2", "--gpu", "a100-80gb", "--checkpointing", "full")
+    ran = zeroplan("compare", *job, "--lora", "8,16", "--json")
+    assert [row["changed"]["lora"] for row in ran.json["rows"]] == ["8", "16"]
+    assert "r 8," in ran.json["scope"]["trains"]
+    assert "r 16," in ran.json["scope"]["trains"]
+    bits = ("none", "int8", "nf4")
+    rows = zeroplan("compare", *job, "--lora", "16", "--quantize", ",".join(bits), "--json").json["rows"]
+    alone = [zeroplan("estimate", *job, "--lora", "16", "--quantize", kind, "--json").json["fit"]["needed"] for kind in bits]
+    assert [row["fit"]["needed"] for row in rows] == alone
+    assert ran.json["rows"][1]["fit"]["needed"] == alone[0] > alone[1] > alone[2]
+
+
+def test_lengths_side_by_side_are_all_named(zeroplan):
+    ran = zeroplan("compare", "gpt2", "--gpus", "1", "--gpu", "rtx-4090", "--stage", "0", "--lora", "8", "--seq", "256,512,1024")
+    assert "every sequence 256, 512 or 1,024 tokens;" in " ".join(ran.out.split())
+    assert "every sequence 512 tokens;" in " ".join(zeroplan("compare", "gpt2", "--gpus", "1,2", "--gpu", "rtx-4090", "--stage",
+                                                             "0", "--lora", "8", "--seq", "512").out.split())  # fmt: skip
+
+
+def test_bits_are_a_way_out_where_frozen_weights_do_not_fit(zeroplan):
+    """16 GB of weights are more than 14 GiB; a quarter of the linear layers' and the rest are 5.2 GiB."""
+    words = ("recommend", "--model", "llama-3.1-8b", "--gpus", "1", "--gpu-mem", "14GiB", "--stage", "2", "--lora", "8", "--seq",
+             "512", "--checkpointing", "full", "--micro-batch", "1", "--global-batch", "8", "--attention", "sdpa")  # fmt: skip
+    ran = zeroplan(*words)
+    assert ran.code == 1
+    ways = [way["change"] for way in zeroplan(*words, "--json").json["ways_out"]]
+    assert ways[0].startswith("frozen weights in 4 bit (--quantize nf4): ZeRO-2, micro-batch 1, full checkpointing")
+    line = next(line for line in ran.out.splitlines() if line.startswith("next: "))
+    typed = line.removeprefix("next: zeroplan ").partition("  #")[0].split()
+    assert typed == [*words, "--quantize", "nf4"]
+    assert zeroplan(*typed).code == 0
+
+
+def test_a_matrix_of_tight_cells_says_so(zeroplan):
+    """16 GB of weights pass through the host's memory while they are built, and processes take some."""
+    words = ("--gpus", "1", "--gpu-mem", "20GiB", "--host-mem", "20GiB", "--lora", "8", "--checkpointing", "full")
+    ran = zeroplan("matrix", "llama-3.1-8b", *words)
+    cells = next(line for line in ran.out.splitlines() if line.startswith("llama-3.1-8b "))
+    assert cells.count("!") == 5  # and ZeRO-3 does not fit
+    assert ran.out.splitlines()[0].endswith(": llama-3.1-8b is tight, with ZeRO-0 first.")
+    assert ran.code == 1
+    ran = zeroplan("matrix", "llama-3.1-8b,gpt2,llama-3.1-70b", *words)
+    assert ran.out.splitlines()[0].endswith(
+        ": the first that fits is ZeRO-0 for gpt2; llama-3.1-8b is tight, with ZeRO-0 first; nothing fits for llama-3.1-70b.")
+    assert ran.code == 0
+
+
+def test_methods_of_a_training_run(zeroplan):
+    """10M tokens in steps of 8 sequences of 2,048 are 611 steps, as many for each; a GPU-hour costs half a dollar."""
+    words = ("--tokens", "10M", "--price", "0.5")
+    rows = {row["method"]: row["plan"] for row in zeroplan(*METHODS, "--json").json["methods"] if row["plan"]}
+    lines = zeroplan(*METHODS, *words).out.splitlines()
+    head = next(line for line in lines if line.startswith("method"))
+    assert head.endswith("takes    cost")
+    for name, called in (("lora", "LoRA"), ("qlora", "QLoRA")):
+        hours = 611 * rows[name]["time"]["step"] / 3600
+        (line,) = (line for line in lines if line.startswith(called))
+        takes, unit, cost = line.split()[-3:]
+        assert float(takes) == pytest.approx(hours * {"minutes": 60, "hours": 1}[unit], rel=0.01)
+        assert float(cost.removeprefix("$")) == pytest.approx(hours / 2, rel=0.01)
+
+
+def test_the_next_command_writes_the_plan_of_the_method_that_fits(zeroplan, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = zeroplan(*METHODS, "--quantize", "fp4")
+    (line,) = (line for line in ran.out.splitlines() if line.startswith("next: "))
+    typed = line.removeprefix("next: ").partition("  #")[0].split()
+    assert typed[-4:] == ["--method", "lora", "--dir", "plan"]
+    assert zeroplan(*typed[1:]).code == 0
+    assert (tmp_path / "plan" / "adapter_config.json").exists()
+
+
+def test_a_plan_for_adapters_says_why_it_is_not_at_the_other_stage(zeroplan):
+    """What --why knows, where several GPUs divide frozen weights or hold them whole and nobody said which."""
+    words = ("recommend", "--model", "llama-3.2-1b", "--gpu", "rtx-4090", "--checkpointing", "full", "--attention", "sdpa",
+             "--micro-batch", "1", "--global-batch", "8", "--seq", "512", "--lora", "8")  # fmt: skip
+    ran = zeroplan(*words, "--gpus", "2")
+    said = re.search(r"Why not (zero-[23]): (.*) \(--why \1\)\.", " ".join(ran.out.split()))
+    assert said[1] == ("zero-2" if "ZeRO-3, micro-batch" in ran.out else "zero-3")
+    why = zeroplan(*words, "--gpus", "2", "--why", said[1])
+    assert f"Why not {said[1]}: {said[2]}. Its best:" in " ".join(why.out.split())
+    for more in (("--gpus", "1"), ("--gpus", "2", "--stage", "2")):
+        assert "Why not" not in zeroplan(*words, *more).out
+
+
+def test_where_the_time_of_stage_3_goes_with_adapters(zeroplan):
+    """On PCIe each of 2 GPUs gathers half of 16 GB two or three times. At stage 2 it sends half of 2 bytes of a gradient
+    of 41,943,040 elements twice over, then half of as many weights: 0.126 GB.
+    """
+    words = ("estimate", "--model", "llama-3.1-8b", "--gpus", "2", "--lora", "16", "--checkpointing", "full")
+    said = r"gathers +([\d.]+) GB of weights a step, nearly all of them frozen: [\d.]+ s; stage 2 sends 0\.13 GB and needs"
+    found = re.search(said, " ".join(zeroplan(*words, "--gpu", "rtx-4090", "--stage", "3").out.split()))
+    assert 2 * PARAMETERS < float(found[1]) * 1e9 < 3 * PARAMETERS
+    for more in (("--gpu", "rtx-4090", "--stage", "2"), ("--gpu", "h100-80gb", "--stage", "3")):
+        assert "gathers " not in zeroplan(*words, *more).out
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_where_the_time_goes_has_room_for_names_and_numbers(zeroplan, monkeypatch, columns):
+    """Each row has its seconds and its share; where there is room the longest name takes one line."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = zeroplan("estimate", "--model", "gpt2", *CARD, "--lora", "8", "--quantize", "nf4", "-v").out
+    goes = out.partition("Where the time goes\n")[2].partition("\n\n")[0].splitlines()
+    numbers = [line for line in goes if re.search(r"  [\d.]+ m?s +\d+%  █+$", line)]
+    assert len(numbers) > 10
+    assert (len(numbers) == len(goes)) == (columns >= 80)
+    assert all(len(line) <= columns for line in goes)
 
 
 def test_a_method_in_8_bit(zeroplan):

@@ -106,6 +106,33 @@ def test_a_folder(zeroplan, tmp_path, monkeypatch):
         "zeroplan: a/ds_config.json, byte 0: found bytes that are not UTF-8, expected a ds_config.json\n")
 
 
+def test_a_folder_of_training_files(zeroplan, tmp_path, monkeypatch):
+    """Files that name a config, or hold one, are looked at as they are by themselves; each finding is said once."""
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("jobs")
+    files = {
+        "ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 5}}',
+        "jobs/named.yaml": "model_name_or_path: a\nfinetuning_type: lora\ndeepspeed: ds.json\n",
+        "jobs/held.yml": "deepspeed: {train_batch_size: 8, zero_optimization: {stage: 2, overlap_com: true}}\n",
+        "jobs/named.json": '{"model_name_or_path": "a", "cutoff_len": 5, "deepspeed": "ds.json"}',
+        "jobs/launch.yaml": "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 5}\n",
+        "jobs/without.yaml": "model_name_or_path: a\nfinetuning_type: lora\n",
+        "jobs/fsdp.yaml": "distributed_type: FSDP\nfsdp_config: {}\ndeepspeed_config: {}\n",
+        "jobs/ci.yaml": "on: push\njobs: {test: {steps: [{run: deepspeed train.py}]}}\n",
+        "jobs/group.yaml": "deepspeed: {stage: 2}\n", "jobs/broken.yaml": "deepspeed: [\n",
+    }  # fmt: skip
+    for name, text in files.items():
+        with open(name, "w") as stream:
+            stream.write(text)
+    taken = ["jobs/held.yml", "jobs/launch.yaml", "jobs/named.json", "jobs/named.yaml"]
+    ran = zeroplan("check", "jobs", "--format", "json")
+    assert ran.json["files"] == taken
+    alone = [finding for name in taken for finding in zeroplan("check", name, "--format", "json").json["findings"]]
+    assert {one["rule"] for one in alone} >= {"ZP108", "ZP401"}
+    assert ran.json["findings"] == [one for at, one in enumerate(alone) if one not in alone[:at]]
+    assert ran.code == 1
+
+
 CONFIGS = {"ds_config.json": True, "my-ds-config.json": True, "deepspeed.json": True, "zero2_offload.json": True,
            "zero3.json": True, "dsconfig_z3.json": True, "ads.json": False, "zerowaste.json": False,
            "words.json": False}  # fmt: skip

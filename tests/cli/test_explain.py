@@ -198,3 +198,44 @@ def test_a_row_that_is_not_there_says_why(zeroplan, asked, said):
     ran = zeroplan("explain", *asked, "--params", "1B", "--gpus", "2")
     assert ran.code == 2
     assert said in ran.err
+
+
+@pytest.mark.parametrize(("term", "value"), [
+    # gpt2: 12 layers of 768 with weights of 768 x 2,304, 768 x 768, 768 x 3,072 and 3,072 x 768; r 16 on each
+    ("lora", 12 * 16 * (768 + 2304 + 768 + 768 + 768 + 3072 + 3072 + 768)),
+    ("adapters", 2_359_296),
+    # half a byte a weight; a scale of 4 bytes for 64 weights, and a table of 16 such values for each of 48
+    ("qlora", 12 * 7_077_888 // 2 + 12 * 7_077_888 // 64 * 4 + 48 * 64),
+    ("nf4", 47_778_816),
+])  # fmt: skip
+def test_adapters_and_quantized_weights_are_explained_though_nobody_trains_any(zeroplan, term, value):
+    ran = zeroplan("explain", term, "--model", "gpt2", "--json")
+    assert {one["value"] for one in ran.json["quantities"]} == {value}
+    assert "(--lora 16" in " ".join(zeroplan("explain", term, "--model", "gpt2", "-v").out.split())
+
+
+def test_scales_of_a_job_that_nobody_stated(zeroplan):
+    ran = zeroplan("explain", "quantization states", "--model", "gpt2", "--stage", "2", "--json")
+    assert {one["bytes"] for one in ran.json["entries"]} == {12 * 7_077_888 // 64 * 4 + 48 * 64}
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("element-wise operators",), "write --gpu h100-80gb or --gpu-mem 80"),
+    (("adapters' element-wise operators",), "write --gpu h100-80gb or --gpu-mem 80, and --lora 16"),
+    (("weights unpacked", "--gpu", "h100-80gb"), "this job has none of it; write --lora 16 --quantize nf4"),
+    (("quantization states", "--lora", "8"), "this job has none of it; write --quantize nf4"),
+])  # fmt: skip
+def test_what_a_job_lacks_for_a_line_is_said(zeroplan, words, said):
+    ran = zeroplan("explain", *words)
+    assert ran.code == 2
+    assert ran.err.endswith(f"{said}\n")
+
+
+def test_every_row_of_a_job_with_adapters_is_explained(zeroplan):
+    job = ("--model", "gpt2", "--gpus", "2", "--gpu", "a100-80gb", "--lora", "16", "--quantize", "nf4", "--stage", "2")
+    shown = zeroplan("estimate", *job, "--json").json
+    rows = {line["name"] for line in shown["memory"]["gpu"]["lines"]} | {term["name"] for term in shown["time"]["terms"]}
+    assert {"frozen parameters", "quantization states", "weights unpacked, forward"} <= rows
+    rows |= {"sent by each GPU a step", "ZeRO paper", "gradients, buffers", "held", "step"}
+    for row in rows:
+        assert zeroplan("explain", row, *job).code == 0, row

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
+import re
+import shlex
 import subprocess
 import sys
 
@@ -39,6 +43,45 @@ def test_no_color_and_a_pipe_in_a_real_process():
     ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     assert "\x1b" not in ran.stdout
     assert "38.5 GB" in ran.stdout
+
+
+def on_a_terminal(words, **more):
+    """What a terminal of 80 columns gets."""
+    mine, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm-256color", **more}
+    with subprocess.Popen([sys.executable, "-m", "zeroplan", *words], stdout=theirs, env=environment) as process:
+        os.close(theirs)
+        read = b""
+        with contextlib.suppress(OSError):  # which is how Linux says that nobody writes any more
+            while piece := os.read(mine, 65536):
+                read += piece
+    os.close(mine)
+    assert process.returncode == 0
+    return read.decode().replace("\r\n", "\n")
+
+
+LONG = ("recommend", "--model", "gpt2", "--gpus", "2", "--gpu", "rtx-4090", "--seq", "512", "--lora", "8",
+        "--lora-targets", "c_attn, c_proj")  # fmt: skip
+
+
+def test_a_terminal_gets_words_as_a_whole_and_a_command_to_paste():
+    """NO_COLOR is of colours (no-color.org); a terminal that is dumb shows no bold either."""
+    shown = on_a_terminal(LONG, NO_COLOR="1")
+    assert not re.search(r"\x1b\[(\d+;)*(3[0-8]|9[0-7]|4[0-8])[;m]", shown)
+    dumb = on_a_terminal(LONG, TERM="dumb")
+    assert "\x1b" not in dumb
+    assert re.sub(r"\x1b\[[\d;]*m", "", shown) == dumb
+    assert max(map(len, dumb.splitlines())) <= 80
+    answer = dumb.partition("Scope: ")[0]
+    assert answer.count("\n") > 1
+    assert " ".join(answer.split()) == zeroplan_piped(LONG).splitlines()[0]
+    command = re.search(r"^next: ((?:.*\\\n)*.*)$", dumb, re.MULTILINE)[1]
+    assert "\\\n" in command
+    assert shlex.split(command.replace("\\\n", "")) == ["zeroplan", *LONG, "--dir", "plan"]
+
+
+def zeroplan_piped(words):
+    return subprocess.run([sys.executable, "-m", "zeroplan", *words], capture_output=True, text=True, check=True).stdout
 
 
 def test_a_closed_pipe_is_no_error():

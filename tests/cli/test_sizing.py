@@ -47,6 +47,9 @@ def test_one_gpu_may_be_enough(zeroplan):
     ran = zeroplan("recommend", "--params", "125M", "--gpu-mem", "24", "--gpus", "auto", "-q")
     assert ran.out.startswith("125M on 1 GPU: ")
     assert ran.out.endswith("One GPU is enough.\n")
+    states = ("recommend", "--params", "7B", "--gpu-mem", "24", "--gpus", "auto", "-q")  # 112 GB, most of them on the host
+    assert zeroplan(*states).out.endswith("One GPU is enough, if its node has that memory.\n")
+    assert zeroplan(*states, "--host-mem", "1TiB").out.endswith("One GPU is enough.\n")
 
 
 def test_a_batch_is_shared_evenly(zeroplan):

@@ -151,6 +151,21 @@ def test_what_cannot_be_meant_is_one_line(zeroplan, write, text, typed, said):
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("tool", "key"), [("axolotl", "optimizer"), ("TRL", "optim"), ("LLaMA-Factory", "optim")])
+@pytest.mark.parametrize(("paged", "twin", "states"), [
+    ("paged_adamw_32bit", "adamw_torch_fused", 8), ("paged_lion_32bit", "lion_32bit", 4), ("paged_adamw_8bit", "adamw_8bit", 2),
+])  # fmt: skip
+def test_a_paged_optimizer_has_the_states_of_the_one_that_is_not(zeroplan, write, tool, key, paged, twin, states):
+    """bitsandbytes' get_state_buffer: as many bytes, in unified memory. DeepSpeed hands it one flat tensor a group."""
+    ran = zeroplan("estimate", "--config", write("train.yaml", f"{FILES[tool]}{key}: {paged}\n"), "--gpus", "8", "--json")
+    plain = zeroplan("estimate", "--config", write("plain.yaml", f"{FILES[tool]}{key}: {twin}\n"), "--gpus", "8", "--json")
+    assert ran.json["memory"] == plain.json["memory"]
+    held = sum(line["bytes"] for line in ran.json["memory"]["gpu"]["lines"] if line["name"] == "optimizer states")
+    assert held == pytest.approx(states * Q_V / 8, rel=0.05)
+    assert any(note.startswith(f"train.yaml: {paged} is not planned: its states are counted as those of {twin},")
+               for note in ran.json["assumed"])  # fmt: skip
+
+
 def test_a_config_that_says_another_batch(zeroplan, write):
     """The Trainer stops: integrations/deepspeed.py, fill_match."""
     write("ds.json", {**CONFIG, "train_micro_batch_size_per_gpu": 4})
@@ -187,6 +202,34 @@ def test_check_plans_what_trains(zeroplan, write, tool):
         ran = zeroplan(*typed, *asked)
         assert "LoRA adapters (r 8" in ran.json["scope"]["trains"]
         assert ran.json["scope"]["tokens_per_sequence"] == 512
+
+
+@pytest.mark.parametrize("tool", FILES)
+def test_check_takes_the_model_that_the_file_names(zeroplan, write, tool):
+    """As with --model: a 16-bit model of 1,235,814,400 parameters is 2.30 GiB, too much for a card of 2 GB."""
+    name = write("train.yaml", FILES[tool])
+    for card in ((), ("--gpus", "8", "--gpu-mem", "2GB")):
+        told = zeroplan("check", name, "--model", "llama-3.2-1b", *card, "--format", "json")
+        for typed in (("check", name), ("check", "ds.json", "--trainer-args", name)):
+            ran = zeroplan(*typed, *card, "--format", "json")
+            assert ran.json["findings"] == told.json["findings"]
+            assert ran.json["scope"] == told.json["scope"]
+            assert ran.code == told.code == int(bool(card))
+    assert "ZP901" in {one["rule"] for one in told.json["findings"]}
+
+
+@pytest.mark.parametrize(("words", "why"), [
+    (("base_model: llama-3.2-1b", "base_model: my-org/own"), "--model own/config.json once that file is downloaded"),
+    (("adapter: lora", "rl: dpo"), "train.yaml: rl: found 'dpo'"),
+])  # fmt: skip
+def test_check_says_why_it_knows_no_model(zeroplan, write, words, why):
+    """Where a card is named, so that it is asked whether the job fits; else nothing depends on it."""
+    name = write("train.yaml", AXOLOTL.replace(*words))
+    ran = zeroplan("check", name, "--gpus", "8xh100-80gb", "--format", "json")
+    (finding,) = (one for one in ran.json["findings"] if one["rule"] == "ZP904")
+    assert why in finding["message"]
+    assert ran.code == 1
+    assert zeroplan("check", name).code == 0
 
 
 def test_check_compares_axolotls_batch(zeroplan, write):

@@ -69,6 +69,29 @@ def test_what_a_target_is_told():
     assert all(Script("deepspeed", code=True).runs(kind) for kind in KINDS)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("words", [{"lora": 8}, {"lora": 8, "quantize": "nf4"}], ids=str)
+def test_adapters_and_quantized_weights(target, words):
+    """A config that is changed is the model's; from_pretrained reads the weights' own, and takes device_map from none."""
+    import zeroplan
+    from zeroplan.emit.readme import in_script
+
+    chosen = zeroplan.recommend(
+        model="llama-3.2-1b", gpus=1, gpu="rtx-4090", seq=512, stage=2, checkpointing="full", micro_batch=1, **words
+    ).search_result.chosen
+    script = plan_files(chosen, target, "plan")["train.py"]
+    assert script.count("use_cache") == 1
+    assert max(map(len, script.splitlines())) <= 120
+    if "quantize" in words:
+        (loaded,) = (node for node in ast.walk(ast.parse(script)) if isinstance(node, ast.Call)
+                     and ast.unparse(node).startswith("AutoModelForCausalLM.from_pretrained(WEIGHTS, "))  # fmt: skip
+        assert {"quantization_config", "use_cache", "dtype"} <= {word.arg for word in loaded.keywords}
+    else:
+        assert "config.use_cache = False\n" in script
+        assert "from_config(config," in script
+    assert "device_map" not in script + " ".join(in_script(chosen.job, target))
+
+
 @pytest.mark.parametrize("target", ["deepspeed", "accelerate", "lightning"])
 def test_an_optimizer_that_no_config_names_is_made(target):
     script = texts(target, optimizer="adafactor")["train.py"]

@@ -42,11 +42,14 @@ def cached(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def fetched(name: str) -> Path:
+def fetched(name: str, *, online: bool = True) -> Path:
     """config.json of org/name through huggingface_hub (an optional extra), which keeps it in the local cache.
 
-    Raises `OutOfReachError` where nothing can be asked, and `SpecError` where the Hub has no such file for us.
+    Raises `OutOfReachError` where nothing can be asked, or is to be (`online`), and `SpecError` where the Hub has no
+    such file for us.
     """
+    if not online:
+        raise OutOfReachError("it is asked where --model names it, or a card is named")
     _check_online()
     try:
         from huggingface_hub import hf_hub_download  # optional extra

@@ -26,8 +26,11 @@ SUGGESTION = "`zeroplan models` lists them; or write --model config.json"
 QUANTIZED = "quantized weights (4 or 8 bit) are not planned yet"
 
 
-def model(name: str) -> Model:
-    """The model that `--model` names. Raises a `ZeroplanError` that says what to write instead."""
+def model(name: str, *, online: bool = True) -> Model:
+    """The model that `--model` names; `online`: the Hub may be asked for it.
+
+    Raises a `ZeroplanError` that says what to write instead.
+    """
     if not name.strip():
         raise SpecError("model", "an empty name", "a preset, a config.json or org/name", "llama-3.1-8b")
     path = Path(os.path.expanduser(name))
@@ -39,7 +42,7 @@ def model(name: str) -> Model:
         return from_preset(name)
     except UnknownNameError as error:
         if hub.REPOSITORY.fullmatch(name):
-            return from_hub(name)
+            return from_hub(name, online=online)
         raise _quantized(name) or error from None
 
 
@@ -111,13 +114,13 @@ def config_in(folder: Path) -> Path:
     return adapter if not _exists(config) and _exists(adapter) else config
 
 
-def from_hub(name: str) -> Model:
+def from_hub(name: str, *, online: bool = True) -> Model:
     """org/name from the Hub; where nothing can be asked, the preset of the same name under its publisher, as assumed.
 
     Raises `SpecError` where neither is to be had.
     """
     try:
-        return from_file(hub.fetched(name), name=name)
+        return from_file(hub.fetched(name, online=online), name=name)
     except hub.OutOfReachError as error:
         reason = str(error)
         if quantized := _quantized(name):

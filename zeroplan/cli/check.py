@@ -61,6 +61,7 @@ def run(command: CheckCommand) -> int:
     looked_at = [check_fix.Changed(name, text, text, (), stated) for name, text in about.texts.items()]
     jobs: list[Job] = []
     looked_at += [_looked_at(command, chosen, inputs, path, jobs) for path in configs(command.files)]
+    looked_at = _each_once(looked_at)
     changes = command.diff and check_fix.show(looked_at)
     if not command.diff:
         if command.fix:
@@ -85,6 +86,17 @@ def _looked_at(
         return check_fix.Changed(name, text, result.text, result.done, without_edits(result.left))
     checked = _checked(path, name, text, inputs, jobs)
     return check_fix.Changed(name, text, text, (), chosen.kept(checked.findings), checked.texts)
+
+
+def _each_once(files: Sequence[check_fix.Changed]) -> list[check_fix.Changed]:
+    """The files with each finding once: a config may be looked at by itself, and for every file that names it."""
+    seen: set[tuple[str, ...]] = set()
+    once = []
+    for file in files:
+        left = {(one.rule, one.file, str(one.line), one.path, one.message, one.write): one for one in file.left}
+        once.append(file._replace(left=[one for key, one in left.items() if key not in seen]))
+        seen |= left.keys()
+    return once
 
 
 def _of_json(inputs: CheckInputs, name: str, text: str) -> list[Finding]:
@@ -134,14 +146,16 @@ def _checked(path: str, name: str, text: str, inputs: CheckInputs, jobs: list[Jo
 
 def _scope(inputs: CheckInputs, jobs: Sequence[Job]) -> Scope | None:
     """The jobs that ZP9 rules speak of; None without a model."""
-    if inputs.model is None:
+    if inputs.model is None and not jobs:
         return None
     from zeroplan.request.request import read_seq
     from zeroplan.specs.scope import scope
 
     if jobs:
+        whole = scope([job.model for job in jobs], jobs[0].workload.seq)
         several = [scope([job.model], job.workload.seq) for job in jobs]
-        return several[0]._replace(trains=" or ".join(dict.fromkeys(one.trains for one in several)))
+        return whole._replace(trains=" or ".join(dict.fromkeys(one.trains for one in several)))
+    assert inputs.model is not None
     seq, _assumed = read_seq(inputs.options.seq, inputs.model)
     return scope([inputs.model], seq)
 

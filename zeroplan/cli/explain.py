@@ -23,7 +23,7 @@ from zeroplan.fit import PLACES
 from zeroplan.ledger import Detail, Line, Transfer, rule_name
 from zeroplan.levels import RESERVED, USED, USED_ON_OTHERS, Level, shown_by
 from zeroplan.request.cluster import refuse_headroom
-from zeroplan.request.options import Options
+from zeroplan.request.options import TRAINED, Options
 from zeroplan.request.request import Request, read_request
 from zeroplan.specs.job import Job
 
@@ -31,14 +31,19 @@ ACTIVATIONS = "activations"
 """The term that is explained beside two papers' forms."""
 STEPS = (sums.STEP, *sums.OTHERS[sums.STEP])
 """All terms of the clock; each has a name of its own too."""
+SMALL: dict[str, Any] = {"model": "gpt2", "gpus": "2", "gpu": "a100-80gb"}
+EXAMPLES: tuple[dict[str, Any], ...] = ({}, {"lora": 16}, {"lora": 16, "quantize": "nf4"})
+"""A job that is counted in no time, and what it has to have for lines that not every job has."""
+NO_CARD = "no card: memory to fill and the seconds of a step are a card's; write --gpu h100-80gb or --gpu-mem 80"
 LEVELS = {RESERVED: ("reserved",), USED: (USED_ON_OTHERS,)}
 """Beyond what is allocated, as `levels` counts them; and other words for them."""
 
 
-def run(options: Options, term: str, view: View) -> int:
-    """Explain a line of the ledger, a transfer, a formula or a key. 0 when it is known."""
+def run(options: Options, term: str, view: View, assumed: tuple[str, ...] = ()) -> int:
+    """Explain a line of the ledger, a transfer, a formula or a key. 0 when it is known. `assumed`: of the options."""
     refuse_headroom(options, "explain")
     request = read_request(options, default_params="7B", default_gpus=8)
+    request = request._replace(assumed=(*assumed, *request.assumed))
     wanted, keys = _plain(term), find_keys(term)
     entries = [(job, line) for job in request.jobs() for line in named(job)]
     lines = [(job, entry) for job, entry in entries if wanted in _names(entry)]
@@ -49,11 +54,13 @@ def run(options: Options, term: str, view: View) -> int:
     step = step_time(highest, ledger(highest)).terms if is_timed(highest) else ()
     terms = [entry for entry in step if wanted in (*STEPS, *_parts(entry))]
     summed, added, seen = _summed(request, wanted), _added(request, wanted), _levels(request, wanted)
-    if not summed and not step and (wanted in STEPS or quantities.named(wanted)):
-        raise ContradictionError(
-            "no card: memory to fill and the seconds of a step are a card's; write --gpu h100-80gb or --gpu-mem 80"
-        )
+    of_card = wanted in STEPS or any(name not in quantities.TRAINED for name in quantities.named(wanted))
+    if not summed and not step and of_card:
+        raise ContradictionError(NO_CARD)
     if not any((lines, keys, terms, summed, added, seen, wanted == ACTIVATIONS)):
+        if example := _example(options, wanted):
+            said = " ".join(f"--{name} {value}" for name, value in example.items())
+            return run(options.replace(**example), term, view, (f"adapters train, for only so it is there ({said})",))
         if nothing := _nothing_there(wanted):
             raise nothing
         known = {name for _job, entry in entries for name in _names(entry)} | {k.name for k in KEYS.values()}
@@ -90,6 +97,28 @@ def run(options: Options, term: str, view: View) -> int:
     of_job = any((wanted == ACTIVATIONS, lines, terms, summed, added, seen, *costed.values()))
     _show([*parts, *explain_step.screen(highest, terms)], request, view, of_job=of_job)
     return 0
+
+
+def _example(options: Options, wanted: str) -> dict[str, Any]:
+    """What a job needs to be stated to have what is to be explained, where nobody says what trains; empty where no
+    example has it. Raises `ContradictionError` where a user is to state it.
+    """
+    for example in EXAMPLES:
+        jobs = read_request(Options(**SMALL, **example)).jobs()[2:]
+        of_step = any(wanted in _parts(entry) for job in jobs for entry in step_time(job, ledger(job)).terms)
+        counted = {one.name for job in jobs for one in quantities.quantities(job, ledger(job))}
+        of_memory = not counted.isdisjoint(quantities.named(wanted)) or any(
+            wanted in _names(entry) for job in jobs for entry in named(job)
+        )
+        missing = {name: value for name, value in example.items() if getattr(options, name) is None}
+        words = "".join(f" --{name} {value}" for name, value in missing.items())
+        if of_step and options.gpu is None:
+            raise ContradictionError(f"{NO_CARD}{f', and{words}' if words else ''}")
+        if missing and (of_step or of_memory):
+            if of_memory and missing == example and not any(getattr(options, name) for name in TRAINED):
+                return example
+            raise ContradictionError(f"this job has none of it; write{words}")
+    return {}
 
 
 def _show(parts: list[Any], request: Request, view: View, *, of_job: bool) -> None:

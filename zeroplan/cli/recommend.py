@@ -20,6 +20,7 @@ def run(
 ) -> int:  # fmt: skip
     """0 with a plan, 1 when nothing fits, or nothing in time, or a plan is tight and not accepted."""
     accept, several = options.get("accept"), method is not None and "," in method
+    named = () if method is None else method
     if several and (max_params or alternatives):
         other = "--max-params" if max_params else "--why"
         raise ContradictionError(f"--method compares plans; leave {other} out, or name one method")
@@ -27,7 +28,7 @@ def run(
         _check_largest(output, alternatives, goal)
         with watched("recommend --max-params"):
             largest = api.recommend(
-                **options, max_params=True, method=method or (), target=output.target, allow=allow
+                **options, max_params=True, method=named, target=output.target, allow=allow
             )
         return show(largest, view, accept=accept)
     _check_output(output, alternatives, goal, json=view.json)
@@ -35,7 +36,7 @@ def run(
         raise ContradictionError("-o and --dir write one plan and --method compares several; name one method")
     with watched("recommend"):
         result = api.recommend(
-            **options, **goal, method=method or (), why=alternatives, target=output.target, allow=allow
+            **options, **goal, method=named, why=alternatives, target=output.target, allow=allow
         )
     result.written = output.write(result, options)
     if view.json or output.file != "-" or exit_code(result.verdict, accept):

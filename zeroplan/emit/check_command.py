@@ -47,7 +47,7 @@ def _quantization(quantization: Quantization) -> list[str]:
     if quantization.kind == INT8:
         return words
     words += ["--double-quant", "yes"] if quantization.double else []
-    return [*words, "--quant-storage", quantization.storage]
+    return [*words, *(["--quant-storage", quantization.storage] if quantization.storage else [])]
 
 
 def _outside(job: Job, target: str) -> list[str]:

@@ -80,7 +80,7 @@ def readme(
         "## Files",
         "\n".join(["| file | what for |", "|---|---|", *files]),
         "## Start",
-        *_start(launch, names),
+        *_start(launch, names), *_packages(chosen.job),
         "## Check",
         f"In this folder, before anything is started:\n\n```sh\n{checked(chosen.job, target)}\n```",
         "## In your own training script" if SCRIPT in names else "## In the training script",
@@ -97,7 +97,7 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
     """What the files cannot do by themselves."""
     strategy = job.strategy
     lines = [f'Sequences of {job.workload.seq} tokens; `attn_implementation="{strategy.attention}"`.']
-    lines += AT_START[target] + _build(strategy)
+    lines += AT_START[target] + _build(job)
     if target != "hf":
         lines.append(f"The training DataLoader has `batch_size={strategy.micro_batch}`.")
     if job.model.quantization:
@@ -133,12 +133,13 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
     return lines + (_at_stage_3(job, target) if strategy.stage == 3 else [])
 
 
-def _build(strategy: Strategy) -> list[str]:
-    """How the model is loaded, where the plan says it."""
+def _build(job: Job) -> list[str]:
+    """How the model is loaded, where the plan says it; transformers puts quantized weights on a rank's GPU unasked."""
+    strategy = job.strategy
     if strategy.builds_partitioned or (strategy.built_in is None and strategy.built_on == "host"):
         return []
     dtype = FLOATING.get(strategy.built_in or "", strategy.dtype)
-    place = ", on the GPU (`device_map`)" if strategy.built_on == "gpu" else ""
+    place = ", on the GPU (`device_map`)" if strategy.built_on == "gpu" and not job.model.quantization else ""
     return [f"The model is loaded with `dtype=torch.{dtype}`{place}."]
 
 
@@ -230,6 +231,12 @@ def _of(tier: TierFit) -> str:
     if tier.capacity is None:
         return f"{needs}; how much there is was not said"
     return f"{needs} of {gib(tier.capacity)}: {str(tier.verdict).replace('_', ' ')}"
+
+
+def _packages(job: Job) -> list[str]:
+    """What has to be installed beside DeepSpeed and transformers."""
+    names = ["peft"] * bool(job.model.adapter) + ["bitsandbytes"] * bool(job.model.quantization)
+    return [f"Beside DeepSpeed, transformers and accelerate: `pip install {' '.join(names)}`."] if names else []
 
 
 def _start(launch: Launch, names: list[str]) -> list[str]:

@@ -45,9 +45,7 @@ def main():
     parser.set_defaults(**(unasked | planned))
     arguments, more = parser.parse_args_into_dataclasses()  # before the model is made: stage 3 shares it out
 {started}
-    config = AutoConfig.from_pretrained(HERE)
-    config.use_cache = False
-    model = {model}
+{config}    model = {model}
 {calls}    data = RandomTokens(config.get_text_config().vocab_size, more.seq)
     Trainer(model, arguments, train_dataset=data).train()
 '''
@@ -71,9 +69,7 @@ def main():
     plan = arguments.deepspeed_config or str(HERE / "ds_config.json")
     deepspeed.init_distributed()
 
-    config = AutoConfig.from_pretrained(HERE)
-    config.use_cache = False
-{share}    model = {model}
+{config}{share}    model = {model}
 {calls}    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 {optimizer}    engine, *_ = deepspeed.initialize(model=model, model_parameters=trained, config=plan{given})
     shape = (engine.train_micro_batch_size_per_gpu(), arguments.seq)
@@ -106,9 +102,7 @@ def main():
     arguments = parser.parse_args()
     accelerator = Accelerator(gradient_accumulation_steps=ACCUMULATION)  # first: stage 3 shares out what is made then
 
-    config = AutoConfig.from_pretrained(HERE)
-    config.use_cache = False
-    model = {model}
+{config}    model = {model}
 {calls}    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 {optimizer}    data = RandomTokens(config.get_text_config().vocab_size, arguments.seq)
     batches = torch.utils.data.DataLoader(data, batch_size=MICRO_BATCH)
@@ -142,9 +136,7 @@ class LanguageModel(LightningModule):
 
     def configure_model(self):  # here stage 3 shares it out as it is made
         if self.model is None:
-            config = AutoConfig.from_pretrained(HERE)
-            config.use_cache = False
-            model = {model}
+{config}            model = {model}
 {calls}            self.model = model
 
     def training_step(self, batch):
@@ -237,12 +229,14 @@ def train_script(job: Job, target: str) -> str:
         more.append(EARLY)
     if any("checkpointing.turn_on" in line for line in lines):
         more.append("\nimport checkpointing")
+    indent = " " * (12 if target == "lightning" else 4)
     built = f'dtype=torch.{strategy.dtype}, attn_implementation="{strategy.attention}"'
     model = f"{auto}.from_config(config, {built})"
     if job.model.quantization:
         more.append("from transformers import BitsAndBytesConfig")
-        model = f"{auto}.from_pretrained(WEIGHTS, quantization_config=QUANTIZATION, {built})"
-    indent = " " * (12 if target == "lightning" else 4)
+        inside = f"\n{indent}    "
+        loaded = "WEIGHTS, quantization_config=QUANTIZATION, use_cache=False,"
+        model = f"{auto}.from_pretrained({inside}{loaded}{inside}{built},\n{indent})"
     body = TEXTS[target].format(
         auto=auto,
         matching="from fnmatch import fnmatchcase\n" if job.model.freeze else "",
@@ -254,6 +248,7 @@ def train_script(job: Job, target: str) -> str:
         micro_batch=strategy.micro_batch,
         grad_accum=strategy.grad_accum,
         model=model,
+        config=_config(job, target, indent),
         deepspeed="import deepspeed\n" if strategy.builds_partitioned else "",
         started=STARTED if strategy.builds_partitioned else "",
         share=SHARED if strategy.builds_partitioned else "",
@@ -263,6 +258,13 @@ def train_script(job: Job, target: str) -> str:
         given="" if by_config else ", optimizer=optimizer",
     )
     return HEADER.format(first=FIRST, who=WHO[target]) + body + MAIN
+
+
+def _config(job: Job, target: str, indent: str) -> str:
+    """Lines that read config.json; a model that is loaded has its own, and data need the size of the vocabulary."""
+    if job.model.quantization:
+        return "" if target == "lightning" else f"{indent}config = AutoConfig.from_pretrained(HERE)\n"
+    return f"{indent}config = AutoConfig.from_pretrained(HERE)\n{indent}config.use_cache = False\n"
 
 
 def _is_encoder(job: Job) -> bool:

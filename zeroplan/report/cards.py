@@ -84,7 +84,8 @@ def details(option: str, rows: Sequence[CardRow], written: WrittenFiles | None) 
     plans.justify, plans.no_wrap = "left", False
     for row in rows:
         grid.add_row(row.name, *([f"{row.job.ranks:,}"] if counts else []), *_cells(row))
-    why = [Text(f"{row.name}: {fewest(row.fewest)}", style="dim") for row in rows if row.fewest and row.chosen]
+    enough = ((row.name, fewest(row.fewest, row.chosen)) for row in rows if row.fewest and row.chosen)
+    why = [Text(f"{name}: {reason}", style="dim") for name, reason in enough]
     saved = [Text(f"Written: {written}.")] if written else []
     return ["", grid, *why, *saved, legend(rows[0].job, {sizes, times})]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,12 @@ ASCII = str.maketrans({
 """What stands for drawn and other signs where a terminal has no Unicode."""
 
 
+SPACE = re.compile(r"""'[^']*'|"[^"]*"|\\.|( )""")
+"""A space between words of the shell, behind what may hold one that is none."""
+GOES_ON, INDENT = " \\", " " * 4
+"""At the end of a line of a command that has another, and before that one."""
+
+
 class Piped(Console):
     """A console whose reader may leave (`| head`): the exit code stays that of the answer, where rich makes it 1. What
     no terminal should obey is escaped.
@@ -49,7 +56,7 @@ class Piped(Console):
 def console(*, errors: bool = False) -> Console:
     """A console as wide as the terminal (`COLUMNS` wins), on standard output or standard error.
 
-    rich honours NO_COLOR, and pipes get no colour.
+    rich honours NO_COLOR, which is of colours alone: bold and dim stay, unless TERM is dumb. Pipes get neither.
     """
     stated = os.environ.get("COLUMNS", "")
     width = int(stated) if stated.isascii() and stated.isdecimal() and len(stated) <= MOST_DIGITS else 0
@@ -76,7 +83,7 @@ def table(columns: list[str]) -> Table:
 
 
 def show(summary: Text, parts: Sequence[RenderableType], *, errors: bool = False) -> None:
-    """Print the answer as one line, then the rest to the console's width."""
+    """Print the answer, then the rest to the console's width; in a pipe the answer is one line."""
     out = console(errors=errors)
     if out.is_terminal:
         printed(out, summary, *parts)
@@ -92,9 +99,32 @@ def show(summary: Text, parts: Sequence[RenderableType], *, errors: bool = False
 
 def printed(out: Console, summary: Text, *parts: RenderableType) -> None:
     """As `show`, to this console."""
-    out.print(summary, soft_wrap=True)
+    out.print(summary, soft_wrap=not out.is_terminal)
     for part in parts:
-        out.print(part, soft_wrap=isinstance(part, Text) and part.no_wrap is True)
+        if isinstance(part, Text) and part.no_wrap is True:
+            out.print(broken(part, out.width) if out.is_terminal else part, soft_wrap=True)
+        else:
+            out.print(part)
+
+
+def broken(text: Text, width: int) -> Text:
+    """A command of the shell in lines of that width, as far as its words have room. All but the last end with a
+    backslash, so that it can be pasted.
+    """
+    words, at = [], 0
+    for space in SPACE.finditer(text.plain):
+        if space[1]:
+            words.append(text[at : space.start(1)])
+            at = space.end(1)
+    lines = Text()
+    for word in (*words, text[at:]):
+        before = len(lines.plain.rpartition("\n")[2])
+        if before and before + 1 + len(word) + len(GOES_ON) > width:
+            lines.append(f"{GOES_ON}\n{INDENT}")
+        elif before:
+            lines.append(" ")
+        lines.append_text(word)
+    return lines
 
 
 def trimmed(text: str) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 from zeroplan.categories import Category
 from zeroplan.costs.passes import timeline_of
 from zeroplan.fit import FITS, TIGHT, Fit, need
-from zeroplan.ledger import Ledger, Line, is_activation, total
+from zeroplan.ledger import Ledger, Line, Moment, is_activation, total
 from zeroplan.report.console import assumptions, console, heading, table
 from zeroplan.report.subject import gpus, on_host, title, trust
 from zeroplan.sources import DEEPSPEED
@@ -199,13 +199,21 @@ def _peak(estimates: list[CountedStrategy]) -> list[RenderableType]:
     if len(estimates) > 1:
         return []
     peak = estimates[0].real.gpu.peak
-    largest = ", ".join(f"{entry.name} {gib(entry.bytes)}" for entry in peak.largest)
     parts: list[RenderableType] = [
-        Text(f"Largest at the peak ({peak.phase.replace('_', ' ')}, {peak.place}): {largest}.")
+        Text(f"Largest at the peak ({peak.phase.replace('_', ' ')}, {peak.place}): {largest(peak)}.")
     ]
     if experts_stay_gathered(estimates[0]):
         parts.append(Text(EXPERTS_STAY, style="yellow"))
     return parts
+
+
+def largest(peak: Moment) -> str:
+    """The three largest lines of a moment; of two under one name the dtypes too."""
+    names = [entry.name for entry in peak.largest]
+    return ", ".join(
+        f"{entry.name}{f' ({entry.dtype})' if names.count(entry.name) > 1 and entry.dtype else ''} {gib(entry.bytes)}"
+        for entry in peak.largest
+    )
 
 
 def experts_stay_gathered(estimate: CountedStrategy) -> bool:

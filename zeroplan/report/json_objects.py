@@ -175,7 +175,11 @@ def strategy_object(strategy: Strategy) -> Strategy:
 
 
 def model_object(model: Model) -> job.ModelObject:
-    return copied(job.ModelObject, model, architecture=model.architecture or None)
+    packed = sum(each.elements for each in model.packed) if model.quantization else None
+    return copied(
+        job.ModelObject, model, architecture=model.architecture or None, parameters=model.products,
+        packed_elements=packed,
+    )  # fmt: skip
 
 
 def _tier(tier: Tier) -> memory.MemoryTier:

@@ -46,16 +46,27 @@ def summary(rows: Sequence[ModelRow], cluster: Cluster) -> Text:
     """The first strategy of each model that fits."""
     if cluster.capacity is None:
         return Text(f"What each of {_gpus(cluster)} needs, in GiB.", style="bold")
-    first: dict[str, list[str]] = {}
-    for row in rows:
-        fitting = next((name for name, cell in row.cells.items() if _verdict(cell) == FITS), "")
-        first.setdefault(fitting, []).append(row.model.name)
-    nothing = first.pop("", [])
-    listed = ", ".join(f"{name} for {_listed(models, 'and')}" for name, models in first.items())
+    fits, tight = _first(rows, FITS), _first(rows, TIGHT)
+    listed = ", ".join(f"{name} for {_listed(models, 'and')}" for name, models in fits.items())
     clauses = [f"the first that fits is {listed}"] * bool(listed)
+    with_room = [model for models in fits.values() for model in models]
+    for name, models in tight.items():
+        only = [model for model in models if model not in with_room]
+        clauses += [f"{_listed(only, 'and')} {'is' if len(only) == 1 else 'are'} tight, with {name} first"] * bool(only)
+    possible = {model for models in (*fits.values(), *tight.values()) for model in models}
+    nothing = [row.model.name for row in rows if row.model.name not in possible]
     clauses += [f"nothing fits for {_listed(nothing, 'or')}"] * bool(nothing)
     text = f"On {_gpus(cluster)}: {'; '.join(clauses)}."
-    return Text(text, style="bold green" if listed else "bold red")
+    return Text(text, style=f"bold {'green' if fits else 'yellow' if tight else 'red'}")
+
+
+def _first(rows: Sequence[ModelRow], verdict: str) -> dict[str, list[str]]:
+    """Models by the first strategy of such a verdict."""
+    first: dict[str, list[str]] = {}
+    for row in rows:
+        if name := next((name for name, cell in row.cells.items() if _verdict(cell) == verdict), None):
+            first.setdefault(name, []).append(row.model.name)
+    return first
 
 
 def details(rows: Sequence[ModelRow], cluster: Cluster) -> list[RenderableType]:
@@ -91,7 +102,7 @@ def comma_separated(rows: Sequence[ModelRow]) -> str:
     writer.writerow(["model", "parameters", *(f"{name} {what}" for name in strategies for what in ("GiB", "verdict"))])
     for row in rows:
         pairs = [_pair(cell) for cell in row.cells.values()]
-        writer.writerow([_as_text(row.model.name), row.model.parameters, *(value for pair in pairs for value in pair)])
+        writer.writerow([_as_text(row.model.name), row.model.products, *(value for pair in pairs for value in pair)])
     return out.getvalue()
 
 

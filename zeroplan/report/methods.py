@@ -10,16 +10,21 @@ from rich.text import Text
 
 from zeroplan.fit import TIGHT
 from zeroplan.plan import label
+from zeroplan.report import training
 from zeroplan.report.brief.marks import ASSUMED, least, legend, marks, of_time
+from zeroplan.report.brief.next_command import changed, line
 from zeroplan.report.console import table
 from zeroplan.report.sizing import lacking
-from zeroplan.report.subject import gpus, on_host, title
+from zeroplan.report.subject import gpus, title
 from zeroplan.search import Candidate
 from zeroplan.sizing import Lack
 from zeroplan.specs.job import Job
-from zeroplan.units import count, gb, gib, seconds
+from zeroplan.training import TrainingRun
+from zeroplan.units import between, count, gb, gib, seconds
 
 NAMES = {"full": "full training", "lora": "LoRA", "qlora": "QLoRA"}
+SHORT = {"full": "full"}
+"""Names in a table, which has little room."""
 
 
 class MethodRow(NamedTuple):
@@ -30,16 +35,28 @@ class MethodRow(NamedTuple):
     lack: Lack | None
     other: Candidate | None
     """The plan at stage 3 in place of a lower one, or at stage 2 in place of 3."""
+    run: TrainingRun | None = None
+    """The whole training run, where its tokens or a price were said."""
 
     @property
-    def on_host(self) -> list[str]:
-        """The memory that a node needs, where the plan offloads."""
-        return on_host(self.chosen.job, self.chosen.fit) if self.chosen else []
+    def offloads(self) -> bool:
+        strategy = self.chosen.job.strategy if self.chosen else None
+        return bool(strategy and (strategy.offload_optimizer or strategy.offload_param))
 
     @property
     def asks_host(self) -> bool:
-        """It does, and nobody said how much a node has."""
-        return bool(self.on_host and self.chosen and self.chosen.fit.host.capacity is None)
+        """It does, and nobody said how much memory a node has."""
+        return bool(self.offloads and self.chosen and self.chosen.fit.host.capacity is None)
+
+    @property
+    def is_tight(self) -> bool:
+        return self.chosen is not None and self.chosen.fit.verdict == TIGHT
+
+    @property
+    def untaken(self) -> set[str]:
+        """Options of the other methods, which this one alone does not take."""
+        bits, adapters = {"--quantize", "--double-quant", "--quant-storage"}, {"--lora", "--lora-targets", "--adapter"}
+        return {"full": bits | adapters, "lora": bits}.get(self.method, set())
 
     @property
     def name(self) -> str:
@@ -52,7 +69,7 @@ def summary(rows: Sequence[MethodRow]) -> Text:
     what, where = title(rows[0].job.model), gpus(rows[0].job)
     capacity = next((each.chosen.fit.gpu.capacity for each in rows if each.chosen), None)
     where += f" of {gib(capacity)}" if capacity else ""
-    tight = [each.name for each in rows if each.chosen and each.chosen.fit.verdict == TIGHT]
+    tight = [each.name for each in rows if each.is_tight]
     sure = [each.name for each in rows if each.chosen and not each.asks_host and each.name not in tight]
     unsure = [each.name for each in rows if each.asks_host and each.name not in tight]
     fails = [each.name for each in rows if not each.chosen]
@@ -74,17 +91,28 @@ def details(rows: Sequence[MethodRow]) -> list[RenderableType]:
     """What each needs, how long it takes and what it sends; and the other stage of adapters."""
     sizes = least(marks(each.job).needed for each in rows)
     times = least([of_time(each.chosen.job, each.chosen.speed) for each in rows if each.chosen] or [ASSUMED])
-    sends = rows[0].job.ranks > 1
-    head = ["method", "trains", "plan", f"{sizes}needed", f"{times}step", f"{times}tokens/s/GPU"]
-    grid = table([*head, *(["sent"] if sends else [])])
+    run = next((each.run for each in rows if each.run), None)
+    sends = rows[0].job.ranks > 1 and run is None
+    after = [f"{times}tokens/s/GPU", *training.columns(run)] if run else [f"{times}step", f"{times}tokens/s/GPU"]
+    grid = table(["method", "trains", "plan", f"{sizes}needed", *after, *(["sent"] if sends else [])])
     plans = grid.columns[2]
     plans.justify, plans.no_wrap = "left", False
     for each in rows:
-        cells = _cells(each)
-        grid.add_row(each.name, count(each.job.model.trainable_parameters), *(cells if sends else cells[:4]))
-    hosts = [Text(f"{each.name}: {said}.", style="dim") for each in rows for said in each.on_host]
+        cells = [*_cells(each), *([gb(_sent(each.chosen))] if sends and each.chosen else [])]
+        grid.add_row(SHORT.get(each.method, each.name), count(each.job.model.trainable_parameters), *cells)
     others = [_other(each) for each in rows if each.other and each.chosen]
-    return ["", grid, *hosts, *others, legend(rows[0].job, {sizes, times})]
+    return ["", grid, *_hosts(rows), *others, legend(rows[0].job, {sizes, times})]
+
+
+def _hosts(rows: Sequence[MethodRow]) -> list[RenderableType]:
+    """The memory that a node needs under each plan that offloads."""
+    fits = [(each.name, each.chosen.fit.host) for each in rows if each.chosen and each.offloads]
+    if not fits:
+        return []
+    capacity = fits[0][1].capacity
+    size = f" ({gib(capacity)})" if capacity is not None else ", whose size is not given (--host-mem)"
+    needs = ", ".join(f"{name} {between(host.needed, host.most)}" for name, host in fits)
+    return [Text(f"Host memory of each node{size}: {needs}.", style="dim")]
 
 
 def _cells(of: MethodRow) -> list[str | Text]:
@@ -92,9 +120,26 @@ def _cells(of: MethodRow) -> list[str | Text]:
         reason = f"nothing fits: lacks {lacking(of.lack)}" if of.lack else "nothing runs"
         return [Text(reason, style="red")]
     fit, speed = of.chosen.fit.gpu, of.chosen.speed
-    rates = [seconds(of.chosen.time.total), f"{speed.tokens_per_gpu:,.0f}"] if speed else ["", ""]
     needed = Text(gib(fit.needed), style="yellow" if fit.verdict == TIGHT else "green")
-    return [label(of.chosen), needed, *rates, gb(_sent(of.chosen))]
+    rate = f"{speed.tokens_per_gpu:,.0f}" if speed else ""
+    if of.run:
+        return [label(of.chosen), needed, rate, *training.cells(of.run)]
+    return [label(of.chosen), needed, seconds(of.chosen.time.total) if speed else "", rate]
+
+
+def next_command(rows: Sequence[MethodRow], typed: Sequence[str]) -> list[RenderableType]:
+    """The command that writes the plan of the first method that fits: for certain, if the node's memory does, or
+    tightly.
+    """
+    fitting = [each for each in rows if each.chosen and (each.run is None or each.run.in_time)]
+    if not typed or not fitting:
+        return []
+    first = min(fitting, key=lambda each: (each.is_tight, each.asks_host))
+    if "--adapter" in typed and "--adapter" in first.untaken:  # which may be what names the model
+        return []
+    accepted = ("--accept", "tight") if first.is_tight and "--accept" not in typed else ()
+    words = changed(typed, "recommend", *accepted, "--method", first.method, "--dir", "plan", without=first.untaken)
+    return line(words, f"{first.name}: config, train.py, scripts")
 
 
 def _other(of: MethodRow) -> Text:

@@ -17,7 +17,7 @@ from zeroplan.fit import PLACES, TIGHT, TierFit
 from zeroplan.ledger import total
 from zeroplan.plan import OFFLOADS, Plan, Rejected, label
 from zeroplan.report import speed as step
-from zeroplan.report import training
+from zeroplan.report import training, why
 from zeroplan.report.console import assumptions, heading, table
 from zeroplan.report.subject import gpus, on_host, title, trust
 from zeroplan.search import Candidate, Front, SearchSummary
@@ -30,6 +30,7 @@ from zeroplan.units import gb, gib, seconds
 if TYPE_CHECKING:
     from zeroplan.emit.folder import WrittenFiles
     from zeroplan.training import TrainingRun
+    from zeroplan.why import Why
 
 MOST_ROWS = 12
 
@@ -42,8 +43,11 @@ def details(
     written: WrittenFiles | None = None,
     run: TrainingRun | None = None,
     outside: Sequence[Rejected] = (),
+    other_stage: Why | None = None,
 ) -> list[RenderableType]:
-    """The tables of `recommend -v`; `outside`: what another package or lines of code would gain."""
+    """The tables of `recommend -v`; `outside`: what another package or lines of code would gain; `other_stage`: why the
+    plan is not at another stage.
+    """
     parts: list[RenderableType] = [""]
     if plan.chosen:
         name = "The plan" if run is None or run.in_time else "The fastest plan"
@@ -51,7 +55,8 @@ def details(
     if plan.rejected:
         others = "Why the others lost, each with one thing changed" if plan.chosen else "Nearest to fitting"
         parts += [heading(others), _others(plan)]
-        parts += [searched(plan), *map(_outside, outside), ""]
+        stage = [why.in_one_line(other_stage)] if other_stage else []
+        parts += [searched(plan), *stage, *map(_outside, outside), ""]
     if plan.suggestions:
         parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.suggestions), _predicted()]
     parts += [""] if plan.suggestions else []
@@ -200,9 +205,11 @@ def searched(plan: Plan) -> Text:
 
 def compared(searched: SearchSummary | Front) -> str:
     """How many configurations there are and what became of them."""
+    one = searched.evaluated == 1
     return (
         f"{searched.configurations:,} configurations (stage, offload, checkpointing, attention, micro-batch), of which "
-        f"{searched.without_room:,} have no room and {searched.evaluated:,} strategies were counted and timed,"
+        f"{searched.without_room:,} ha{'s' if searched.without_room == 1 else 've'} no room and {searched.evaluated:,} "
+        f"strateg{'y was' if one else 'ies were'} counted and timed,"
     )
 
 

@@ -23,9 +23,12 @@ class Screen(NamedTuple):
 
 
 def screen(
-    summary: Text, head: list[RenderableType], body: list[RenderableType], said: Sequence[str], level: int
-) -> Screen:
-    """At a level: the answer and what stands below it always, what its tables are, and what was assumed."""
+    summary: Text, head: list[RenderableType], body: list[RenderableType], said: Sequence[str], level: int,
+    after: Sequence[RenderableType] = (),
+) -> Screen:  # fmt: skip
+    """At a level: the answer and what stands below it always, what its tables are, what to do next (`after`, on the
+    short screen) and what was assumed.
+    """
     if level == QUIET:
         return Screen(summary, head)
     if level > BRIEF:
@@ -33,7 +36,7 @@ def screen(
     from zeroplan.report.brief.assumed import assumed
     from zeroplan.report.brief.lines import within
 
-    return Screen(summary, within(summary, head, body, assumed(said)))
+    return Screen(summary, within(summary, head, body, [*after, *assumed(said)]))
 
 
 def text(screen: Screen) -> str:

@@ -14,20 +14,24 @@ from zeroplan.largest import Largest
 from zeroplan.plan import label
 from zeroplan.report.brief.marks import ASSUMED, least, legend, marks, of_time
 from zeroplan.report.console import table
+from zeroplan.report.subject import on_host
+from zeroplan.search import Candidate
 from zeroplan.sizing import Fewest, Lack
 from zeroplan.specs.cluster import Cluster
 from zeroplan.units import between, count, duration, gib
 
 
-def fewest(result: Fewest) -> str:
-    """Why no fewer GPUs are enough."""
+def fewest(result: Fewest, chosen: Candidate | None) -> str:
+    """Why no fewer GPUs are enough for the plan."""
     if result.gpus is None and result.late:
         return f"Nor do fewer: {result.smaller:,} GPUs are the most that were tried."
     if result.gpus is None:
         return f"Nor on fewer: {result.smaller:,} GPUs are the most that were tried."
     if result.smaller is None:
-        one = result.gpus == 1
-        return "One GPU is enough." if one else f"No fewer than {result.gpus} GPUs share that batch evenly."
+        if result.gpus == 1:
+            on_node = chosen is not None and bool(on_host(chosen.job, chosen.fit)) and chosen.fit.host.capacity is None
+            return f"One GPU is enough{', if its node has that memory' * on_node}."
+        return f"No fewer than {result.gpus} GPUs share that batch evenly."
     if result.late:
         late = f"{duration(result.late)} late" if result.late < inf else "not at all"
         return f"These are the fewest: {result.smaller} GPU{'s end' if result.smaller > 1 else ' ends'} {late}."

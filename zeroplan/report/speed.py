@@ -9,12 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from zeroplan.clock import GROUPS, HFU, MFU, MFU_CAUSAL, Speed
-from zeroplan.report.console import heading, table
+from zeroplan.report.console import console, heading, table
 from zeroplan.specs.job import Job
 from zeroplan.units import seconds
 
-BAR = 30
-"""Columns of the longest bar."""
+BAR, LEAST_BAR, NUMBERS = 30, 8, 19
+"""Columns of the longest bar, where there is room and where there is little; and of numbers and gaps before it."""
 UNMEASURED = "No step was measured by this project."
 LEAST = 0.005
 """Share of the step under which a term is not drawn."""
@@ -98,21 +98,19 @@ def _bars(speed: Speed) -> Table:
     grid = table(["", "", "", ""])
     grid.columns[3].justify = "left"
     whole = speed.step.total
+    rows: list[tuple[str, float, str]] = []
     for group in GROUPS:
-        spent = speed.step.of(group)
-        if not spent:
-            continue
-        grid.add_row(group, seconds(spent), f"{spent / whole:.0%}", _bar(spent / whole), style="bold")
-        own = sorted((one for one in speed.step.terms if one.group == group), key=lambda one: -one.seconds)
-        for entry in own:
-            if entry.seconds > LEAST * whole:
-                share = entry.seconds / whole
-                grid.add_row(f"  {entry.name}", seconds(entry.seconds), f"{share:.0%}", _bar(share))
+        if spent := speed.step.of(group):
+            rows.append((group, spent, "bold"))
+            own = sorted((one for one in speed.step.terms if one.group == group), key=lambda one: -one.seconds)
+            rows += [(f"  {entry.name}", entry.seconds, "") for entry in own if entry.seconds > LEAST * whole]
+    names = max(len(name) for name, _spent, _style in rows)
+    room = console().width - names - NUMBERS
+    drawn, grid.columns[0].no_wrap = max(LEAST_BAR, min(BAR, room)), room >= LEAST_BAR
+    for name, spent, style in rows:
+        bar = "█" * max(1, round(drawn * spent / whole))
+        grid.add_row(name, seconds(spent), f"{spent / whole:.0%}", bar, style=style)
     return grid
-
-
-def _bar(share: float) -> str:
-    return "█" * max(1, round(BAR * share))
 
 
 def _terms(speed: Speed) -> Table:

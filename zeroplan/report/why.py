@@ -27,6 +27,11 @@ def summary(why: Why) -> Text:
     return Text(f"Why not {why.constraint}: {why.reason}.{strategy}", style="bold")
 
 
+def in_one_line(why: Why) -> Text:
+    """The reason below a plan, and how to ask for more."""
+    return Text(f"Why not {why.constraint}: {why.reason} (--why {why.constraint}).")
+
+
 def details(why: Why, plan: Candidate | None) -> list[RenderableType]:
     """The lines that differ from the plan's: of what is short, of seconds where nothing is; and what they sum up to."""
     if plan is None or why.candidate is None:

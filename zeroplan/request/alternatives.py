@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from zeroplan.errors import UnknownNameError, ZeroplanError
+from zeroplan.errors import ContradictionError, UnknownNameError, ZeroplanError
 from zeroplan.specs.checkpointing import is_checkpointing
 from zeroplan.specs.strategy import ATTENTION, STAGES, Offload, Strategy
 from zeroplan.units import read_count, read_integer
@@ -21,6 +21,8 @@ NAMES = (
     "prefetch-5e7",
 )  # fmt: skip
 """Numbers stand for any other."""
+TRAINED = ("full", "full-training", "lora", "qlora", "quantize", "nf4", "fp4", "int8")
+"""Ways to train, which are no alternatives to a plan."""
 
 
 def read_constraints(typed: Sequence[str]) -> list[Constraint]:
@@ -31,6 +33,11 @@ def read_constraints(typed: Sequence[str]) -> list[Constraint]:
 def read_constraint(typed: str) -> Constraint:
     """What one name asks after; `ZeRO-2`, `full checkpointing` and `optimizer on cpu` are zero-2 and so on."""
     name = _plain(typed)
+    if name in TRAINED:
+        raise ContradictionError(
+            f"--why {typed}: what trains is not a plan's to choose; write --method full,lora,qlora, whose plans stand "
+            "side by side with their bytes and seconds"
+        )
     constraint = _stage(name) or _offload(name) or _numbered(name, typed) or _overlap(name) or _attention(name)
     kind = name.removeprefix("checkpointing-")
     if constraint is None and name.startswith("checkpointing-") and is_checkpointing(kind):

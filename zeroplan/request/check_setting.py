@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.check.arguments import Arguments
@@ -39,6 +40,8 @@ class CheckInputs(NamedTuple):
     model: Model | None
     untrained: Model | None = None
     """The same, as it is before anybody says what of it trains."""
+    named: Callable[[str], Model | ZeroplanError] = lambda name: _named(name, online=False)
+    """The model of a name that a training file has; or why there is none."""
 
 
 def read_inputs(
@@ -59,7 +62,7 @@ def read_inputs(
     if version is not None:
         setting = replace(setting, version=version)
     if all(getattr(options, name) in (None, "") for name in OPTIONS):
-        return CheckInputs(options, reader, setting, None, None)
+        return CheckInputs(options, reader, setting, None, None, named=cache(partial(_named, online=False)))
     from zeroplan.request.cluster import read_cluster, read_headroom
     from zeroplan.request.request import read_untrained
     from zeroplan.request.trained import read_trained
@@ -74,7 +77,8 @@ def read_inputs(
     elif options.headroom is not None:
         raise ContradictionError("--headroom keeps a part of each card free, and no card is named; write --gpu-mem 80")
     if options.model is None and options.params is None:
-        return CheckInputs(options, reader, setting, cluster, None)
+        named = cache(partial(_named, online=cluster is not None))
+        return CheckInputs(options, reader, setting, cluster, None, named=named)
     untrained = read_untrained(options, None)[0]
     file = arguments.file if arguments and arguments.of_other_tool else None
     return CheckInputs(options, reader, setting, cluster, read_trained(options, untrained, file), untrained)
@@ -96,6 +100,16 @@ def _with_model(options: Options) -> Options:
     return options
 
 
+def _named(name: str, *, online: bool) -> Model | ZeroplanError:
+    """The model that a training file names; `online`: the Hub may be asked for it, as where a card is named."""
+    from zeroplan.catalog.models import model
+
+    try:
+        return model(name, online=online)
+    except ZeroplanError as error:
+        return error
+
+
 def refuse_several(stated: Mapping[str, Any]) -> None:
     """Raises `QuantityError` for a list where one value is taken."""
     if any("," in str(stated.get(name, "")) for name in ("gpus", "model", "gpu", "gpu_mem")):
@@ -112,12 +126,33 @@ def setting_of(
         setting = replace(setting, reader=inputs.reader)
     elif launch is None:
         setting = replace(setting, reader="hf")
+    hindrance = ""
+    if inputs.model is None and setting.arguments is not None:
+        inputs, hindrance = _with_named(inputs, setting.arguments)
     if inputs.cluster is None and inputs.model is None:
         return setting
-    return replace(setting, planned=_planned(inputs, document, setting, launch))
+    return replace(setting, planned=_planned(inputs, document, setting, launch, hindrance))
 
 
-def _planned(inputs: CheckInputs, document: Document, setting: Setting, launch: AccelerateConfig | None) -> Planned:
+def _with_named(inputs: CheckInputs, arguments: Arguments) -> tuple[CheckInputs, str]:
+    """With the model that a training file names and what of it trains; or why there is none."""
+    from zeroplan.request.trained import read_trained
+
+    try:
+        settings = arguments.file.stated.settings if arguments.file else {}
+        if "model" not in settings:
+            return inputs, ""
+        model = inputs.named(settings["model"].value)
+        if isinstance(model, ZeroplanError):
+            raise model
+        return inputs._replace(model=read_trained(inputs.options, model, arguments.file)), ""
+    except ZeroplanError as error:
+        return inputs, str(error)
+
+
+def _planned(
+    inputs: CheckInputs, document: Document, setting: Setting, launch: AccelerateConfig | None, hindrance: str
+) -> Planned:  # fmt: skip
     from zeroplan.fit import TIGHT
     from zeroplan.request.cluster import read_cluster, read_headroom
     from zeroplan.specs.cluster import Cluster
@@ -136,7 +171,7 @@ def _planned(inputs: CheckInputs, document: Document, setting: Setting, launch: 
     headroom = read_headroom(options.headroom, cluster)
     reserve = headroom.reserve(cluster.capacity) if headroom and cluster.capacity else 0.0
     if inputs.model is None:
-        return Planned(cluster, reserve=reserve)
+        return Planned(cluster, reserve=reserve, hindrance=hindrance)
     model = _trained(inputs, setting.arguments)
     request = _request(options, model, document, setting)
     if isinstance(request, ZeroplanError):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKEN_CLS", "MaskedLM": None, "Model": None}
 """Ends of names of classes that are no language models, and the task that peft is told."""
+REST = "inferred.rest"
+"""The tensor of what the sizes of an inferred shape do not reach."""
 
 
 def read_trained(options: Options, model: Model, file: TrainerFile | None = None) -> Model:
@@ -28,7 +30,7 @@ def read_trained(options: Options, model: Model, file: TrainerFile | None = None
 
     Raises `ZeroplanError` for a pattern that no name matches, and for options that contradict one another.
     """
-    trained = what_trains(options, model, file)
+    trained, untouched = what_trains(options, model, file), model
     if model.quantization and _stated(options, "quantize", "double_quant", "quant_storage"):
         raise ContradictionError(
             f"--quantize and the quantization_config of {model.name} both say how weights lie; leave --quantize out"
@@ -47,14 +49,40 @@ def read_trained(options: Options, model: Model, file: TrainerFile | None = None
     from zeroplan.architectures.adapters import unmatched, with_adapter  # where adapters are asked for
 
     adapter = trained.adapter
-    found = with_adapter(model, adapter)
+    found = _with_rest(with_adapter(model, adapter), untouched)
     if names := unmatched(model, adapter):
         if options.lora_targets:
             wrong = f"found {shown(names[0])}, which no module of {model.name} is named like"
             raise ContradictionError(f"--lora-targets: {wrong}; leave it out")
         left_out = f"target_modules {', '.join(names)}: no module of {model.name} is named so, and peft says nothing"
         found = found._replace(assumed=(*found.assumed, left_out))
+    if note := _above_width(found):
+        found = found._replace(assumed=(*found.assumed, note))
     return found
+
+
+def _above_width(model: Model) -> str:
+    """That adapters have a higher rank than the product of A [r, in] and B [out, r] can have; empty where none do."""
+    inputs: dict[str, tuple[int, ...]] = {}
+    beyond: dict[str, int] = {}
+    for each in model.tensors:
+        of_a, is_a, _name = each.name.rpartition(".lora_A.")
+        of_b, is_b, _name = each.name.rpartition(".lora_B.")
+        if is_a:
+            inputs[of_a] = each.shape
+        elif is_b and of_b in inputs and inputs[of_b][0] > min(inputs[of_b][1], each.shape[0]):
+            beyond[of_b.rpartition(".")[2]] = inputs[of_b][0]
+    if not beyond:
+        return ""
+    rank, names = max(beyond.values()), ", ".join(beyond)
+    return f"rank {rank:,} is above the smaller width of {names}: a lower one says as much (--lora)"
+
+
+def _with_rest(adapted: Model, model: Model) -> Model:
+    """The model with what of it lies in no module: the last parameters of a shape that was inferred, frozen here."""
+    rest = tuple([each._replace(trainable=False) for each in model.tensors if each.name == REST])
+    elements = sum(each.elements for each in rest)
+    return adapted._replace(tensors=(*adapted.tensors, *rest), parameters=adapted.parameters + elements)
 
 
 def what_trains(options: Options, model: Model, file: TrainerFile | None = None) -> Trained:
@@ -91,9 +119,7 @@ def what_trains(options: Options, model: Model, file: TrainerFile | None = None)
 
 
 def _quantization(options: Options, said: Quantization | None) -> Quantization | None:
-    """What --quantize and its options say; `said`: what a training file does. Packed weights lie in the training
-    precision where nobody says.
-    """
+    """What --quantize and its options say; `said`: what a training file does."""
     stated = _stated(options, "quantize", "double_quant", "quant_storage")
     if not stated:
         return said
@@ -104,7 +130,7 @@ def _quantization(options: Options, said: Quantization | None) -> Quantization |
         raise ContradictionError(f"{flag(stated[0])} is of quantized weights; write --quantize nf4 too")
     if kind == INT8 and _stated(options, "double_quant", "quant_storage"):
         raise ContradictionError("--double-quant and --quant-storage are of weights in 4 bit; leave them out with int8")
-    usual = said or Quantization(storage="fp16" if options.precision == "fp16" else "bf16")
+    usual = said or Quantization()
     double = usual.double if options.double_quant is None else options.double_quant
     return usual._replace(kind=kind, double=double, storage=options.quant_storage or usual.storage)
 
@@ -177,7 +203,7 @@ def of_quantized(fixed: Mapping[str, Any], quantization: Quantization) -> Readin
                                  "leave it out")  # fmt: skip
     if precision not in ("bf16", "fp16"):
         raise ContradictionError(f"--quantize with --precision {precision} is not planned; write --precision bf16")
-    if quantization.kind != INT8 and quantization.storage not in (precision, "uint8"):
+    if quantization.kind != INT8 and quantization.storage not in ("", precision, "uint8"):
         raise ContradictionError(
             f"--quant-storage {quantization.storage}: DeepSpeed casts it to {precision} as numbers, and the weights "
             f"are lost; write --quant-storage {precision}, or uint8"

@@ -10,7 +10,7 @@ from zeroplan.errors import QuantityError, SpecError, shown
 from zeroplan.request.options import Options
 from zeroplan.request.strategy import precision_of_card
 from zeroplan.request.values import flag
-from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMS, UNPLANNED_OPTIMS
+from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMS, PAGED, UNPLANNED_OPTIMS
 
 if TYPE_CHECKING:
     from zeroplan.catalog.trainers.file import TrainerFile
@@ -50,6 +50,11 @@ def filled(options: Options, config: ConfigFile, file: TrainerFile, cluster: Clu
     if "optim" in settled and (named := with_optim(chosen, settled["optim"].value, config.content, file)) is not chosen:
         taken["optim"], chosen = settled["optim"], named
     assumed = [_taken(file, taken)] if taken or file.stated.trains else []
+    if (optim := taken.get("optim")) and (twin := PAGED.get(optim.value)):
+        assumed.append(
+            f"{file.place}: {optim.value} is not planned: its states are counted as those of {twin}, on the GPU, from "
+            "where paging may move them to the host"
+        )
     if not config.is_stated:
         assumed.append(f"{file.place} names no DeepSpeed config: ZeRO is as options say, or as DeepSpeed has it")
     sources = {name: f"{file.place}: {said.key}" for name, said in taken.items()}
@@ -74,13 +79,15 @@ def settings(options: Options, file: TrainerFile, stage: int | None, cluster: Cl
 
 
 def with_optim(options: Options, name: str, config: Mapping[str, Any], file: TrainerFile | None) -> Options:
-    """The Trainer's optimizer, where it decides: without a section, and not replaced by DeepSpeed's CPU Adam.
+    """The Trainer's optimizer, where it decides: without a section, and not replaced by DeepSpeed's CPU Adam. In place
+    of a paged one that with the same states.
 
     Raises `SpecError` for one that is not planned, where a `file` names it.
     """
     facts = Facts(dict(config), "")
     if options.optim or options.optimizer or facts.stated("optimizer.type") is not None:
         return options
+    name = PAGED.get(name, name)
     offloads = facts.offloads_optimizer or options.offload_optimizer not in (None, "none")
     if name not in OPTIMS:
         if file is None or (offloads and config.get("zero_force_ds_cpu_optimizer", True) is not False):

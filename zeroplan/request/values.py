@@ -143,14 +143,14 @@ def patterns(name: str, value: Any) -> tuple[str, ...]:
     return several
 
 
-def names(name: str, value: Any) -> tuple[str, ...]:
+def names(name: str, value: Any, example: str = "q_proj,v_proj") -> tuple[str, ...]:
     """Names with commas between them, or a list."""
     several = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else ()
     parts = [part.strip() for each in several for part in (each.split(",") if isinstance(each, str) else ("",))]
     if not parts or not all(parts):
         raise QuantityError(
             f"{flag(name)}: found {shown(str(value))}, expected names with commas between them; write {flag(name)} "
-            "q_proj,v_proj"
+            f"{example}"
         )
     return tuple(parts)
 
@@ -185,11 +185,14 @@ def adapter_rank(name: str, value: Any) -> int:
     """The rank of adapters."""
     from zeroplan.specs.adapter import LARGEST_RANK
 
-    found: int = integer("16")(name, value)
-    if found > LARGEST_RANK:
+    try:
+        found: int = integer("16")(name, value)
+    except QuantityError:
+        found = 0
+    if not 1 <= found <= LARGEST_RANK:
         raise QuantityError(
-            f"{flag(name)}: found {found}, expected a rank up to {LARGEST_RANK:,}, under the weights' widths; write "
-            f"{flag(name)} 16"
+            f"{flag(name)}: found {shown(written(name, value))}, expected a whole number from 1 to "
+            f"{LARGEST_RANK:,}; write {flag(name)} 16"
         )
     return found
 
@@ -224,11 +227,13 @@ def _chosen(name: str, value: Any, choices: Sequence[str]) -> str:
 
 
 def bits(kind: Any) -> Reader:
-    """How weights are quantized: of what names 4 bits nf4 is meant, which QLoRA takes."""
+    """How weights are quantized, None for none: of what names 4 bits nf4 is meant, which QLoRA takes."""
 
-    def read(name: str, value: Any) -> str:
+    def read(name: str, value: Any) -> str | None:
         choices = get_args(kind)
         typed = as_options_have_it(name, written(name, value))
+        if typed.lower() == "none":
+            return None
         if "4" in typed and typed.lower() not in choices:
             raise _no_choice(name, typed, choices, meant="nf4")
         return _chosen(name, value, choices)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 LISTS = (
     "gpus", "gpu", "cluster", "config", "stage", "seq", "micro_batch", "grad_accum", "global_batch", "precision",
     "optimizer", "optim", "built_in", "checkpointing", "attention", "kernels", "offload_optimizer", "offload_param",
+    "lora", "quantize", "double_quant", "quant_storage",
 )  # fmt: skip
 """Options that may hold several values, separated by commas."""
 INSTEAD = {
@@ -57,7 +58,8 @@ class Combinations(Result):
     @property
     def scope(self) -> Scope:
         """The jobs that the numbers are of."""
-        return scope([row.job.model for row in self._counted], self._counted[0].job.workload.seq)
+        lengths = tuple(dict.fromkeys(row.job.workload.seq for row in self._counted))
+        return scope([row.job.model for row in self._counted], lengths[0])._replace(lengths=lengths)
 
     def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import compare as report

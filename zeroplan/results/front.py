@@ -59,7 +59,7 @@ class Plans(Recommendation):
         if self.fewest:
             from zeroplan.report.sizing import fewest
 
-            summary.append(f" {fewest(self.fewest)}")
+            summary.append(f" {fewest(self.fewest, self.search_result.chosen)}")
         head = scope_lines(self.scope, quiet=level == QUIET)
         body = report.details(self._rows, self.apart, brief=level == BRIEF)
         return rendered.screen(summary, head, body, self.assumed, level)

@@ -15,7 +15,7 @@ from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.request.goal import Goal
 from zeroplan.request.options import TRAINED, Options
 from zeroplan.request.several import cards_named
-from zeroplan.request.values import AUTO, names
+from zeroplan.request.values import AUTO, flag, names
 from zeroplan.results.planning import planned, read_plan
 from zeroplan.results.recommend import Recommendation
 from zeroplan.sizing import Lack, lack
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 FULL, LORA, QLORA = METHODS = ("full", "lora", "qlora")
 RANK = 16
 """Of adapters, where nobody says."""
-BITS = ("quantize", "double_quant", "quant_storage")
+ADAPTERS, BITS = ("lora", "lora_targets", "adapter"), ("quantize", "double_quant", "quant_storage")
+"""Options of adapters, and of quantized weights."""
+WHOLE = f"under {FULL} every weight trains, in no less than 16 bit and with no adapters"
 
 
 class Method(NamedTuple):
@@ -77,14 +79,15 @@ class Methods(Recommendation):
         rows = [
             report.MethodRow(
                 each.name, one.job, one.search_result.chosen, each.lack,
-                each.other.search_result.chosen if each.other else None,
+                each.other.search_result.chosen if each.other else None, one.run,
             )
             for each in self._rows
             for one in [each.recommendation]
         ]  # fmt: skip
         head = scope_lines(self.scope, quiet=level == QUIET)
         assumed = common([each.recommendation.assumed for each in self._rows])
-        return rendered.screen(report.summary(rows), head, report.details(rows), assumed, level)
+        after = report.next_command(rows, self.typed)
+        return rendered.screen(report.summary(rows), head, report.details(rows), assumed, level, after)
 
     def content(self) -> schema.MethodsDocument:
         from zeroplan.report import json_objects, json_plan
@@ -107,13 +110,27 @@ class Methods(Recommendation):
 
 def read_methods(value: Any) -> tuple[str, ...]:
     """The methods named, in their order. Raises `QuantityError`."""
-    named = tuple(dict.fromkeys(name.lower() for name in names("method", value)))
+    named = tuple(dict.fromkeys(name.lower() for name in names("method", value, ",".join(METHODS))))
     for name in named:
         if name not in METHODS:
             raise QuantityError(
                 f"--method: found {shown(name)}, expected {', '.join(METHODS)}; write --method {','.join(METHODS)}"
             )
     return named
+
+
+def check_taken(methods: Sequence[str], stated: Mapping[str, Any]) -> None:
+    """Raises `ContradictionError` for what is stated of adapters or bits where no method that is named has them."""
+    for name in ("freeze", "train"):
+        if stated.get(name) is not None:
+            raise ContradictionError(f"--method and {flag(name)} both say what trains; keep one")
+    bits = next((name for name in BITS if stated.get(name) not in (None, "none")), None)
+    if bits and QLORA not in methods:
+        other = f"{LORA}'s weights lie in 16 bit, and {QLORA} is LoRA with quantized ones" if LORA in methods else WHOLE
+        raise ContradictionError(f"{flag(bits)} and --method {','.join(methods)}: {other}; write --method {QLORA}")
+    adapters = next((name for name in ADAPTERS if stated.get(name) is not None), None)
+    if adapters and set(methods) == {FULL}:
+        raise ContradictionError(f"{flag(adapters)} and --method {FULL}: {WHOLE}; write --method {LORA}")
 
 
 def check_stated(stated: Mapping[str, Any], script: Script) -> None:
@@ -145,7 +162,7 @@ def stated_for(method: str, stated: Mapping[str, Any]) -> dict[str, Any]:
     others = {name: value for name, value in stated.items() if name not in TRAINED}
     if method == FULL:
         return others
-    adapters = {name: stated[name] for name in ("lora", "lora_targets", "adapter") if stated.get(name) is not None}
+    adapters = {name: stated[name] for name in ADAPTERS if stated.get(name) is not None}
     if "adapter" not in adapters:
         adapters.setdefault("lora", RANK)
     if method == LORA:
@@ -159,9 +176,6 @@ def side_by_side(stated: Mapping[str, Any], methods: Sequence[str], goal: Goal, 
     """A plan for each method on the same GPUs."""
     if cards_named(stated) or stated.get("gpus") == AUTO:
         raise ContradictionError("--method compares on one cluster; write one card and --gpus 8 or --gpus 4x8")
-    for name in ("freeze", "train"):
-        if stated.get(name) is not None:
-            raise ContradictionError(f"--method and --{name} both say what trains; keep one")
     if goal.objective not in (FASTEST, LEAST_MEMORY):
         raise ContradictionError(
             f"--method compares one plan of each; leave out --objective {goal.objective}, or name one method"

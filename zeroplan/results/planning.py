@@ -10,7 +10,17 @@ from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing import is_timed
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Detail
-from zeroplan.plan import Plan, Rejected, label, plan, sequences_per_gpu, with_code, with_flash
+from zeroplan.plan import (
+    Plan,
+    Rejected,
+    Suggestion,
+    label,
+    plan,
+    sequences_per_gpu,
+    suggestion,
+    with_code,
+    with_flash,
+)
 from zeroplan.progress import tell
 from zeroplan.request.goal import NOTHING, Goal, card_named
 from zeroplan.request.options import Options
@@ -60,6 +70,8 @@ def planned(
     )  # fmt: skip
     if best.chosen is None and request.comfortable:
         best = _tight(request, job, best, goal)
+    if best.chosen is None and rescue:
+        best = best._replace(suggestions=(*_in_4_bit(options, request, goal), *best.suggestions))
     if best.chosen is None and not best.rejected:
         for one in request.jobs():
             ledger(one)  # which says what stops it
@@ -73,10 +85,11 @@ def planned(
         best = best._replace(chosen=best.chosen._replace(ledger=counted))
     assumed = assumed_of(request, job)
     flash = _with_flash(request, best.chosen) if best.chosen and options.attention is None else None
+    other = _at_other_stage(request, job, best) if best.chosen and rescue and not constraints else None
     coded = with_code(best.chosen, request.fixed, request.reserve) if best.chosen and rescue else None
     return Recommendation(
         job, best, assumed, request.given, fewest, why=alternatives, headroom=request.headroom, run=run,
-        flash=flash, coded=coded if best.objective == FASTEST else None, equations=equations,
+        flash=flash, coded=coded if best.objective == FASTEST else None, equations=equations, other_stage=other,
     )  # fmt: skip
 
 
@@ -124,6 +137,29 @@ def check_timed(job: Job, goal: Goal) -> None:
         raise ContradictionError(
             "--tokens and --price need the seconds of a step, and no card is named; write --gpu h100-80gb"
         )
+
+
+def _in_4_bit(options: Options, request: Request, goal: Goal) -> tuple[Suggestion, ...]:
+    """What would fit where adapters train and nothing does: the same with frozen weights in 4 bit."""
+    if request.model.adapter is None or request.model.quantization:
+        return ()
+    try:
+        other = planned(options.replace(quantize="nf4"), equations=False, rescue=False, goal=goal).search_result.chosen
+    except ContradictionError:  # of a precision or an architecture
+        return ()
+    return (suggestion("frozen weights in 4 bit (--quantize nf4)", other),) if other else ()
+
+
+def _at_other_stage(request: Request, job: Job, best: Plan) -> Why | None:
+    """Where adapters train on several GPUs and the stage was free: stage 3 divides frozen weights and gathers them in
+    every pass, and lower stages hold them whole. Why the plan is not the other of these.
+    """
+    from zeroplan.request.alternatives import read_constraint
+
+    assert best.chosen is not None
+    if request.model.adapter is None or job.ranks == 1 or "stage" in request.fixed:
+        return None
+    return _why(request, job, read_constraint("zero-2" if best.chosen.strategy.stage == 3 else "zero-3"), best)
 
 
 def _why(request: Request, job: Job, constraint: Constraint, best: Plan) -> Why:

@@ -78,6 +78,7 @@ class Recommendation(Result):
         flash: Rejected | None = None,
         coded: Rejected | None = None,
         equations: bool = False,
+        other_stage: Why | None = None,
     ) -> None:
         self.assumed = assumed
         """What nobody stated."""
@@ -85,6 +86,8 @@ class Recommendation(Result):
         self.run = run
         """The whole training run, where its tokens or a price were said."""
         self._flash, self._coded, self._equations = flash, coded, equations
+        self._other_stage = other_stage
+        """Where adapters train, why the plan does not divide the frozen weights, or does."""
         self.headroom = headroom
         """What of each card is kept free."""
         self.why = why
@@ -150,7 +153,7 @@ class Recommendation(Result):
         if self.fewest:
             from zeroplan.report.sizing import fewest
 
-            summary.append(f" {fewest(self.fewest)}")
+            summary.append(f" {fewest(self.fewest, self.search_result.chosen)}")
         if self.in_time:
             from zeroplan.report.training import in_time
 
@@ -163,10 +166,12 @@ class Recommendation(Result):
             body, tail = brief.details(
                 self.search_result, self.assumed, self.typed, target=self.target, given=self.given,
                 written=self.written, run=self.run, outside=outside, in_time=self.in_time,
+                other_stage=self._other_stage,
             )  # fmt: skip
             return Screen(summary, within(summary, head, [] if self.why else body, tail[-2:-1] if self.why else tail))
         shown = [] if quiet else report.details(
-            self.search_result, self.assumed, self.target, self.given, self.written, self.run, outside
+            self.search_result, self.assumed, self.target, self.given, self.written, self.run, outside,
+            self._other_stage,
         )  # fmt: skip
         if level == EVERYTHING and self.search_result.chosen:
             from zeroplan.costs.ledger import ledger

@@ -19,7 +19,9 @@ class ModelObject(JsonObject):
     family: str
     """model_type of its config.json."""
     parameters: int
-    """Trainable parameters, tied tensors once."""
+    """Parameters, tied tensors once: those of adapters too, and quantized weights as the weights that they are."""
+    packed_elements: int | None
+    """Elements of the tensors that hold quantized weights; null where none are."""
     source: str
     """Where tensors and shape come from: a preset, a config.json, or inferred from a count."""
     inferred: bool

@@ -75,3 +75,8 @@ UNPLANNED_OPTIMS = (
     "schedule_free_adamw", "schedule_free_sgd", "apollo_adamw", "apollo_adamw_layerwise", "stable_adamw",
 )  # fmt: skip
 """The Trainer's other names."""
+PAGED = {
+    "paged_adamw_32bit": "adamw_torch_fused", "paged_adamw_8bit": "adamw_8bit", "paged_lion_32bit": "lion_32bit",
+}  # fmt: skip
+"""Of these, optimizers with the states of one that is planned, in unified memory: it may move them to the host when a
+card is full (bitsandbytes 0.50.2 optim/optimizer.py, get_state_buffer)."""

@@ -17,8 +17,8 @@ class Quantization(NamedTuple):
     """bnb_4bit_quant_type, or int8 for load_in_8bit."""
     double: bool = False
     """bnb_4bit_use_double_quant: scales are quantized too."""
-    storage: str = "bf16"
-    """bnb_4bit_quant_storage: one of STORAGES."""
+    storage: str = ""
+    """bnb_4bit_quant_storage: one of STORAGES; empty for the training's own precision, of 16 bit."""
     compute: str = ""
     """bnb_4bit_compute_dtype as a precision; empty for the training's own."""
     skipped: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Quantization(NamedTuple):
 
     @property
     def storage_bytes(self) -> int:
-        return 1 if self.kind == INT8 else STORAGES[self.storage]
+        return 1 if self.kind == INT8 else STORAGES[self.storage or "bf16"]
 
     @property
     def stored_dtype(self) -> str:

@@ -28,12 +28,16 @@ class Scope(NamedTuple):
     """What of the user's own job is not planned, where `--partial` takes what still holds."""
     trains: str = EVERY_WEIGHT
     """What trains, in words."""
+    lengths: tuple[int, ...] = ()
+    """Tokens of a sequence in each of several jobs, where they differ."""
 
     @property
     def line(self) -> str:
         training = "full training" if self.trains == EVERY_WEIGHT else f"training of {self.trains}"
+        tokens = [f"{length:,}" for length in self.lengths or (self.seq,)]
+        every = " or ".join([", ".join(tokens[:-1]), tokens[-1]] if len(tokens) > 1 else tokens)
         return (
-            f"Scope: {training} of {self.model}, {self.loss}, every sequence {self.seq:,} tokens; no second model, "
+            f"Scope: {training} of {self.model}, {self.loss}, every sequence {every} tokens; no second model, "
             "generation or evaluation."
         )
 
@@ -45,12 +49,13 @@ class Scope(NamedTuple):
 
 def scope(models: Iterable[Model], seq: int, unplanned: tuple[Unplanned, ...] = ()) -> Scope:
     """What is planned of one model, or of several under the same training."""
-    several = list({model.name: model for model in models}.values())
+    every = list({id(model): model for model in models}.values())
+    several = list({model.name: model for model in every}.values())
     losses = sorted({model.loss for model in several})
     classes = {model.architecture for model in several} - {""}
     name = several[0].name if len(several) == 1 else "each model"
     name += f" ({classes.pop()})" if len(several) == len(classes) == 1 else ""
-    return Scope(name, " or ".join(losses), seq, unplanned, " or ".join(dict.fromkeys(map(what_trains, several))))
+    return Scope(name, " or ".join(losses), seq, unplanned, " or ".join(dict.fromkeys(map(what_trains, every))))
 
 
 def what_trains(model: Model) -> str:

@@ -58,7 +58,7 @@ def settings(quantization: Quantization, dtype: torch.dtype) -> dict[str, Any]:
     """Fields of BitsAndBytesConfig."""
     if quantization.kind == INT8:
         return {"load_in_8bit": True}
-    storage = torch.uint8 if quantization.storage == "uint8" else DTYPES[quantization.storage]
+    storage = torch.uint8 if quantization.storage == "uint8" else DTYPES.get(quantization.storage, dtype)
     return {
         "load_in_4bit": True, "bnb_4bit_quant_type": quantization.kind,
         "bnb_4bit_use_double_quant": quantization.double, "bnb_4bit_quant_storage": storage,

@@ -61,7 +61,7 @@ def fits(subject: Subject) -> Iterator[Hit]:
     from zeroplan.fit import PLACES
 
     planned = subject.setting.planned
-    if planned is None or planned.model is None:
+    if planned is None or (planned.model is None and not planned.hindrance):
         return
     path = subject.spelled("zero_optimization.stage")
     try:

@@ -8,17 +8,22 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from zeroplan.costs.ledger import ledger
+from zeroplan.fit import fit
 from zeroplan.ledger import total
 from zeroplan.report.brief.assumed import assumed
 from zeroplan.report.brief.card import bar, card, fills, parts, scale
 from zeroplan.report.brief.marks import EXACT, legend, marks, of_time
 from zeroplan.report.brief.next_command import SETTLED, changed, line
 from zeroplan.report.console import console, table
-from zeroplan.report.estimate import CountedStrategy, experts_stay_gathered, in_words
+from zeroplan.report.estimate import CountedStrategy, experts_stay_gathered, in_words, largest
 from zeroplan.report.subject import gpus, not_counted
 from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import STAGES
 from zeroplan.units import between, gb, gib, seconds
 
+GATHERED, WORTH_SAYING = ("all_gather, forward", "all_gather, backward"), 0.1
+"""Terms of a step in which stage 3 waits for weights, and the share of a step from which that is said."""
 LEAST_BAR, MOST_BAR = 16, 60
 """Columns of a bar: with fewer it is left out."""
 GAP = 2
@@ -95,11 +100,10 @@ def _alone(one: CountedStrategy) -> list[RenderableType]:
     grid = table(["", ""])
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
     peak = counted.gpu.peak
-    largest = ", ".join(f"{entry.name} {gib(entry.bytes)}" for entry in peak.largest)
     where = f"{peak.phase.replace('_', ' ')}, {peak.place}"
     strategy = job.strategy
     grid.add_row("batch", f"{batch(job)} = {strategy.micro_batch * strategy.micro_steps * job.ranks} sequences a step")
-    grid.add_row("peak", f"{known.peak}{gib(total(peak.lines))} in {where}; most of it {largest}")
+    grid.add_row("peak", f"{known.peak}{gib(total(peak.lines))} in {where}; most of it {largest(peak)}")
     if peak.phase == "init":
         grid.add_row("held", f"{known.held}{gib(total(counted.gpu.resident))} between steps")
     grid.add_row("ZeRO paper", _paper(one))
@@ -113,10 +117,39 @@ def _alone(one: CountedStrategy) -> list[RenderableType]:
         from zeroplan.report.speed import in_one_line
 
         grid.add_row("step", in_one_line(one.speed, of_time(job, one.speed)))
+        if said := _gathers(one):
+            grid.add_row("gathers", said)
     shown = [*card(job, counted, verdict), grid]
     if experts_stay_gathered(one):
         shown.append(Text("Experts stay gathered from forward to backward (-v); --checkpointing full ends that."))
     return shown
+
+
+def _gathers(one: CountedStrategy) -> str:
+    """Where adapters train at stage 3 and its gathers of frozen weights make the step long: how long, and what stage 2
+    sends and needs, which holds them whole. Empty elsewhere.
+    """
+    job, micro_steps = one.job, one.job.strategy.micro_steps
+    if one.speed is None or job.model.adapter is None or job.strategy.stage != STAGES[-1] or not one.fit.possible:
+        return ""
+    waited = sum(term.seconds for term in one.speed.step.terms if term.name in GATHERED)
+    if waited < WORTH_SAYING * one.speed.step.total:
+        return ""
+    gathers = (each for each in one.real.traffic if each.collective == "all_gather" and each.when == "micro_step")
+    moved = sum(each.wire_bytes * each.times(micro_steps) for each in gathers)
+    said = f"{gb(moved)} of weights a step, nearly all of them frozen: {seconds(waited)}"
+    return f"{said}; {other}" if (other := _at_stage_2(job)) else said
+
+
+def _at_stage_2(job: Job) -> str:
+    """What the same job sends and needs at stage 2; empty where it does not run there."""
+    optimizer = job.strategy.offload_optimizer
+    if job.strategy.offload_param or (optimizer and optimizer.device == "nvme"):  # which stage 3 alone does
+        return ""
+    other = job.at(stage=2)
+    counted = ledger(other)
+    needed = fit(other, counted).gpu.needed
+    return f"stage 2 sends {gb(counted.sent(other.strategy.micro_steps))} and needs {gib(needed)}"
 
 
 def _paper(one: CountedStrategy) -> str:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.segment import Segment, Segments
 from rich.text import Text
 
-from zeroplan.report.console import console
+from zeroplan.report.console import broken, console
 
 MOST, MOST_NARROW = 24, 30
 """Lines of a screen from 100 columns on, and of a narrower one."""
@@ -19,7 +19,7 @@ def within(
     summary: Text, head: Sequence[RenderableType], body: Sequence[RenderableType], tail: Sequence[RenderableType]
 ) -> list[RenderableType]:
     """Below the answer: all of `head` and `tail`, and of `body` as many lines as there is room for."""
-    whole = Text(summary.plain, no_wrap=True)
+    whole = Text(summary.plain, no_wrap=not console().is_terminal)
     most = MOST if console().width >= WIDE else MOST_NARROW
     room = most - sum(len(_lines(part)) for part in (_wrapped(whole), *head, *map(_wrapped, tail)))
     lines = _lines(Group(*body))
@@ -47,4 +47,6 @@ def _wrapped(shown: RenderableType) -> RenderableType:
     if not isinstance(shown, Text) or shown.no_wrap is not True:
         return shown
     width = console().width
+    if console().is_terminal:
+        return broken(shown, width)
     return Text("\n".join(shown.plain[at : at + width] for at in range(0, len(shown), width)))

@@ -16,7 +16,7 @@ from zeroplan.costs.timing.speed import speed
 from zeroplan.emit.trainer import training_arguments
 from zeroplan.fit import PLACES, TIGHT
 from zeroplan.plan import OFFLOADS, Plan, Rejected, slower, slowest_part
-from zeroplan.report import training
+from zeroplan.report import training, why
 from zeroplan.report.brief.assumed import assumed
 from zeroplan.report.brief.card import card
 from zeroplan.report.brief.marks import legend, marks, of_time
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from zeroplan.emit.folder import WrittenFiles
     from zeroplan.sizing import Fewest
     from zeroplan.training import TrainingRun
+    from zeroplan.why import Why
 
 ALTERNATIVES, WAYS = 3, 3
 LONG = r"\d{1,3}(?:,\d{3}){2,}"
@@ -51,10 +52,11 @@ MORE, GAIN = 4, 0.1
 def details(
     plan: Plan, said: Sequence[str], typed: Sequence[str], *, target: str, given: dict[str, Any] | None,
     written: WrittenFiles | None, run: TrainingRun | None, outside: Sequence[Rejected], in_time: Fewest | None,
+    other_stage: Why | None = None,
 ) -> tuple[list[RenderableType], list[RenderableType]]:  # fmt: skip
     """What stands below the answer and the scope: the plan, and what goes on from it.
 
-    `outside`: what another package or lines of code would gain.
+    `outside`: what another package or lines of code would gain; `other_stage`: why the plan is not at another stage.
     """
     if plan.chosen is None:
         return _nothing(plan, said, typed)
@@ -63,7 +65,7 @@ def details(
     used = {*known.of_card, of_time(chosen.job, chosen.speed)} | ({known.host} if _shows_host(chosen) else set())
     body = [
         "", *card(chosen.job, chosen.ledger, chosen.fit), _settings(chosen, run), *not_counted(chosen.job), "",
-        *_others(plan, outside, run, said),
+        *([why.in_one_line(other_stage)] if other_stage else []), *_others(plan, outside, run, said),
     ]  # fmt: skip
     tail = [*_arguments(chosen, target, given, written), *_next(plan, typed, written, run, in_time)]
     tail += assumed(said, chosen.ledger)
