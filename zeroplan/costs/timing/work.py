@@ -7,6 +7,7 @@ from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
+from zeroplan.ledger import DTYPE_BYTES
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model, ParameterSpec
 
@@ -137,7 +138,7 @@ def work(job: Job) -> ForwardWork:
         elements=tokens * shape.layers * element * width / 2,
         logits=tokens * shape.vocab,
         kernels=layers.number + KERNELS * shape.layers + ADAPTER_KERNELS * beside.adapters + beside.packed,
-        adapters=float(ADAPTER_PASSES * width * tokens * beside.rows),
+        adapters=float(ADAPTER_PASSES * DTYPE_BYTES[job.adapter_dtype] * tokens * beside.rows),
         unpacked=beside.unpacked * width / 2 * UNPACKED_BYTES,
     )
 
