@@ -1,0 +1,160 @@
+"""Recorded programs, replayed without torch, against torch itself: at sizes and with frozen weights that nobody recorded.
+
+Of transformers' classes, small and on the meta device: mixtures of experts, Mamba, an encoder with a decoder.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from fractions import Fraction
+
+import pytest
+
+from zeroplan.architectures.recorded.program import Extent
+from zeroplan.architectures.recorded.replay import Sizes, replay
+from zeroplan.autograd.engine import Engine
+from zeroplan.autograd.memory import Memory
+from zeroplan.autograd.tensor import AccumulateGrad, Tensor
+
+torch = pytest.importorskip("torch", reason="needs torch (zeroplan[verify])")
+transformers = pytest.importorskip("transformers", reason="needs transformers (zeroplan[verify])")
+
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_flatten  # noqa: E402
+
+from zeroplan.verify.recording.growth import NotOneProgramError, grown  # noqa: E402
+from zeroplan.verify.recording.recorder import record  # noqa: E402
+from zeroplan.verify.stand_ins import PASS, MetaStandIns  # noqa: E402
+
+POINTS = ((2, 32), (3, 32), (2, 48), (3, 48), (4, 64), (2, 80), (5, 48))
+ELSEWHERE = ((6, 40), (2, 120))
+SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300}
+FAMILIES = {
+    "glm4_moe": {**SMALL, "head_dim": 16, "intermediate_size": 96, "n_routed_experts": 4, "num_experts_per_tok": 2,
+                 "moe_intermediate_size": 32, "pad_token_id": 0},
+    "nemotron_h": {**SMALL, "intermediate_size": 96, "pad_token_id": 0},
+    "t5": {"d_model": 64, "d_ff": 96, "num_layers": 2, "vocab_size": 300, "decoder_start_token_id": 0},
+}  # fmt: skip
+
+
+def built(family):
+    config = transformers.CONFIG_MAPPING[family](**FAMILIES[family])
+    auto = transformers.AutoModelForSeq2SeqLM if family == "t5" else transformers.AutoModelForCausalLM
+    with torch.device("meta"):
+        model = auto.from_config(config, attn_implementation="eager", dtype=torch.bfloat16)
+    return model.train()
+
+
+def inputs(batch, seq):
+    ids = torch.zeros((batch, seq), dtype=torch.long, device="meta")
+    return {"input_ids": ids, "labels": ids}
+
+
+class Bytes(TorchDispatchMode):
+    """Bytes of the storages that live, and the most of them."""
+
+    def __init__(self, known):
+        super().__init__()
+        self.stand_ins, self.now, self.most = MetaStandIns(), 0, 0
+        self.sizes = {tensor.untyped_storage()._cdata: 0 for tensor in known}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = self.stand_ins.dispatched(func, args, kwargs or {})
+        result = func(*args, **(kwargs or {})) if made is PASS else made
+        for each in tree_flatten(result)[0]:
+            if isinstance(each, torch.Tensor) and each.device.type == "meta":
+                self.see(each.untyped_storage())
+        return result
+
+    def see(self, storage):
+        if (key := storage._cdata) not in self.sizes:
+            self.sizes[key] = storage.nbytes()
+            self.now += storage.nbytes()
+            self.most = max(self.most, self.now)
+            weakref.finalize(storage, self.gone, key)
+
+    def gone(self, key):
+        self.now -= self.sizes.pop(key)
+
+
+def torchs(model, batch, seq):
+    """Bytes saved when forward has returned, and the peaks of forward and of backward."""
+
+    def drop(parameter):
+        parameter.grad = None
+
+    given = inputs(batch, seq)
+    handles = [p.register_post_accumulate_grad_hook(drop) for p in model.parameters() if p.requires_grad]
+    tracked = Bytes([*model.parameters(), *model.buffers(), *given.values()])
+    with tracked:
+        output = model(**given)
+        loss = output.loss
+        del output
+        gc.collect()
+        saved, forward, tracked.most = tracked.now, tracked.most, tracked.now
+        loss.backward()
+    for handle in handles:
+        handle.remove()
+    return saved, forward, tracked.most
+
+
+def replayed(program, model, batch, seq):
+    memory = Memory(2)
+    sizes, leaves = Sizes(memory, batch, seq), {}
+    every = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
+
+    def below(prefix):
+        def named(ref):
+            tensor = every[ref[1:] if ref.startswith("/") else prefix + ref]
+            if id(tensor) not in leaves:
+                shape, width = tuple(tensor.shape), tensor.element_size()
+                node = AccumulateGrad(id(tensor), shape, width) if tensor.requires_grad else None
+                leaves[id(tensor)] = Tensor(None, shape, tuple(tensor.stride()), width, memory, node)
+            return leaves[id(tensor)]
+
+        def call(step, given):
+            path = f"{prefix}{step.module}." if step.module else prefix
+            return replay(step.program, given, sizes, *below(path))
+
+        return named, call
+
+    (loss,) = replay(program, [], sizes, *below(""))
+    leaves.clear()
+    saved, forward = memory.allocated, memory.max_allocated
+    memory.reset_peak()
+    Engine().run(loss)
+    return saved, forward, memory.max_allocated
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bytes_are_torchs_at_other_sizes_and_with_frozen_weights(family):
+    """Recorded with all weights training; then every other tensor, or all but norms, is frozen."""
+    model = built(family)
+    program = grown([record(model, inputs(*point)) for point in POINTS], POINTS)
+    names = [name for name, _parameter in model.named_parameters()]
+    frozen = {"nothing": (), "every other": names[1::2], "all but norms": [name for name in names if "norm" not in name]}
+    for what, still in frozen.items():
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name not in still)
+        for point in ELSEWHERE:
+            assert replayed(program, model, *point) == torchs(model, *point), (what, point)
+
+
+def test_sizes_grow_as_polynomials():
+    """3·b·s² + 5·s + 7, and two points more than decide it."""
+    recorded = [(Extent(3 * b * s * s + 5 * s + 7), "as ever") for b, s in POINTS]
+    assert grown(recorded, POINTS) == (Extent(7, s=5, bss=3), "as ever")
+
+
+@pytest.mark.parametrize(
+    "value", [lambda b, s: b**3, lambda b, s: -(-s // 5), lambda b, s: int(Fraction(s, 3)) + b], ids=["cube", "chunks", "thirds"]
+)
+def test_what_is_no_polynomial_is_refused(value):
+    with pytest.raises(NotOneProgramError):
+        grown([Extent(value(*point)) for point in POINTS], POINTS)
+
+
+def test_another_program_elsewhere_is_refused():
+    with pytest.raises(NotOneProgramError, match="not as many elsewhere"):
+        grown([(Extent(1),) * (1 + (s > 64)) for _b, s in POINTS], POINTS)

@@ -1,0 +1,1 @@
+"""Models whose modules were recorded as transformers runs them: programs of operators, replayed on sizes."""

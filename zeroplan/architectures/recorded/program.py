@@ -1,0 +1,138 @@
+"""What a recording holds of a module's forward: its operators in order, what each saves for backward and runs there.
+
+An operator is one of torch's own below autograd (aten), which has one node in the graph. Tensors are numbered within a
+program; parameters and buffers go by name. Sizes are polynomials in the batch b and the sequence s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from zeroplan.autograd.tensor import Needs
+
+Ref = int | str | None
+"""A tensor of the program by its number, a parameter or buffer by its name, or one that is given without a gradient.
+
+Names begin below the module; one of another module begins with "/".
+"""
+
+
+class Extent(NamedTuple):
+    """A number that grows with the batch and the sequence: c + cb·b + cs·s + cbs·b·s + cbss·b·s² + css·s²."""
+
+    constant: int
+    b: int = 0
+    s: int = 0
+    bs: int = 0
+    bss: int = 0
+    ss: int = 0
+
+    def at(self, batch: int, seq: int) -> int:
+        return (
+            self.constant + self.b * batch + self.s * seq + self.bs * batch * seq
+            + self.bss * batch * seq * seq + self.ss * seq * seq
+        )  # fmt: skip
+
+
+class Layout(NamedTuple):
+    """How a tensor lies in its storage."""
+
+    shape: tuple[Extent, ...]
+    strides: tuple[Extent, ...]
+    width: int
+    """Bytes of an element."""
+
+
+class Result(NamedTuple):
+    """A tensor that an operator gives."""
+
+    number: int
+    layout: Layout
+    size: Extent
+    """Bytes of its storage, where that is new."""
+    of: int = -1
+    """The operator's input whose storage it has; -1: it is new."""
+    is_input: bool = False
+    """It is that input, written in place."""
+    counted: bool = True
+    """Its storage is the GPU's."""
+
+
+class Saved(NamedTuple):
+    """A tensor that an operator saves for backward: one of its inputs, one of its results, or neither."""
+
+    kind: str
+    at: int
+    layout: Layout
+    size: Extent = Extent(0)
+
+
+INPUT, RESULT, OTHER = "input", "result", "other"
+
+
+class Allocated(NamedTuple):
+    """Backward makes a storage, by its number."""
+
+    number: int
+    size: Extent
+
+
+class Freed(NamedTuple):
+    """It goes again, within the operator's backward."""
+
+    number: int
+
+
+class GradientOf(NamedTuple):
+    """The gradient of an input: a storage that backward made, or the one that a result's gradient came in."""
+
+    made: bool
+    at: int
+    """The storage's number, or the place of the result."""
+    layout: Layout
+
+
+class Backward(NamedTuple):
+    """What an operator saves and runs where certain of its inputs need a gradient."""
+
+    name: str
+    saved: tuple[Saved, ...]
+    steps: tuple[Allocated | Freed, ...]
+    gradients: tuple[GradientOf | None, ...]
+    differentiable: tuple[bool, ...]
+    """Whether each result has a gradient."""
+
+
+class Operator(NamedTuple):
+    name: str
+    inputs: tuple[Ref, ...]
+    results: tuple[Result, ...]
+    backward: Mapping[Needs, Backward]
+    """By which inputs need a gradient; none where none of its results can have one."""
+    base: int | None = None
+    """What the input that it writes to in place is a view of, where that is another tensor of the program."""
+
+
+class Call(NamedTuple):
+    """A module below is called: what of it runs, on which tensors, and which of what it made are used later."""
+
+    module: str
+    """Its path below the one that calls it."""
+    program: Program
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+class Release(NamedTuple):
+    """Python lets go of the last reference to these tensors' storage."""
+
+    tensors: tuple[int, ...]
+
+
+class Program(NamedTuple):
+    """One call of a module. Its inputs are numbered first."""
+
+    inputs: int
+    steps: tuple[Operator | Call | Release, ...]
+    outputs: tuple[int, ...]

@@ -1,0 +1,1 @@
+"""Recordings of transformers' modules on torch's meta device. Needs torch and transformers."""
