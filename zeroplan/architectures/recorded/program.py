@@ -122,6 +122,10 @@ class Call(NamedTuple):
     program: Program
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    positional: tuple[int, ...] = ()
+    """Tensors that it is given by position: DeepSpeed's hook after backward is on these."""
+    returned: tuple[int, ...] = ()
+    """Those that it returns, on which the hook before backward is; the caller's numbers, as above."""
 
 
 class Release(NamedTuple):

@@ -31,6 +31,10 @@ class Opened:
         self.steps: list[Any] = []
         self.made: set[int] = set()
         """Tensors that were made in it, or below it."""
+        self.positional: tuple[int, ...] = ()
+        self.given: tuple[int, ...] = ()
+        """By position and by name, whether they are used or not: a checkpoint keeps them."""
+        self.returned: tuple[int, ...] = ()
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
@@ -88,7 +92,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
                 may_need[at] = order.setdefault(ref, len(order))
         made = tuple([self.result(each, inputs, storages) for each in results])
         self.open[-1].steps.append(Operator(str(func), refs, made, {}, base))
-        if order and any(each.dtype.is_floating_point or each.dtype.is_complex for each in results):
+        may_have = any(each.dtype.is_floating_point or each.dtype.is_complex for each in results)
+        if order and may_have and torch.is_grad_enabled():
             self.calls[id(self.open[-1].steps[-1])] = call, may_need
         for opened in self.open:
             opened.made.update(each.number for each in made if not each.is_input)
@@ -123,10 +128,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
             return number
         return self.names.get(key)
 
+    def refs(self, values: Any) -> tuple[int, ...]:
+        """Tensors of the program among them."""
+        refs = [self.ref(each) for each in tree_flatten(values)[0] if is_tensor(each)]
+        return tuple([ref for ref in refs if isinstance(ref, int)])
+
     def base_of(self, tensor: torch.Tensor) -> int | None:
-        """What it is a view of, where it is one of a tensor that was made."""
-        known = self.storages.get(tensor.untyped_storage()._cdata, [])
-        return known[0] if known and known[0] != self.ref(tensor) else None
+        """What it is a view of for autograd, where that was made."""
+        base = self.ref(tensor._base) if tensor._base is not None else None
+        return base if isinstance(base, int) else None
 
     def let_go(self) -> None:
         """Storages of which Python had the last reference."""
@@ -139,20 +149,23 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
     @contextmanager
     def hooked(self) -> Iterator[None]:
         def enter(path: str) -> Any:
-            def hook(_module: Any, _inputs: Any) -> None:
+            def hook(_module: Any, inputs: Any, named: Any) -> None:
                 self.let_go()
                 self.open.append(Opened(path))
+                self.open[-1].positional, self.open[-1].given = self.refs(inputs), self.refs((inputs, named))
 
             return hook
 
-        def leave(_module: Any, _inputs: Any, _result: Any) -> None:
+        def leave(_module: Any, _inputs: Any, result: Any) -> None:
             self.let_go()
             closed = self.open.pop()
+            closed.returned = self.refs(result)
             self.open[-1].steps.append(closed)
 
         handles = []
         for path, module in self.model.named_modules():
-            handles += [module.register_forward_pre_hook(enter(path)), module.register_forward_hook(leave)]
+            handles.append(module.register_forward_pre_hook(enter(path), with_kwargs=True))
+            handles.append(module.register_forward_hook(leave))
         try:
             yield
         finally:
@@ -188,9 +201,8 @@ def localized(opened: Opened, recorder: Recorder, wanted: set[int]) -> tuple[Pro
     inner: list[Any] = []
     for step, after in zip(opened.steps, later[1:], strict=True):
         inner.append(localized(step, recorder, after) if isinstance(step, Opened) else step)
-    inputs = tuple(dict.fromkeys(
-        number for step in opened.steps for number in _in_order(step) if number not in opened.made
-    ))  # fmt: skip
+    used = (number for step in opened.steps for number in _in_order(step) if number not in opened.made)
+    inputs = tuple(dict.fromkeys((*opened.given, *used)))
     numbers = {number: at for at, number in enumerate(inputs)}
 
     def local(number: int) -> int:
@@ -202,7 +214,10 @@ def localized(opened: Opened, recorder: Recorder, wanted: set[int]) -> tuple[Pro
         if isinstance(step, Opened):
             program, given, outputs = made
             path = step.path.removeprefix(prefix)
-            steps.append(Call(path, program, tuple(map(local, given)), tuple(map(local, outputs))))
+            inside = tuple(map(local, given)), tuple(map(local, outputs))
+            of_hooks = (tuple([local(each) for each in several if each in numbers])
+                        for several in (step.positional, step.returned))  # fmt: skip
+            steps.append(Call(path, program, *inside, *of_hooks))
         elif isinstance(step, Release):
             if there := tuple([numbers[each] for each in step.tensors if each in numbers]):
                 steps.append(Release(there))
@@ -227,6 +242,7 @@ def _local_ref(ref: Ref, local: Any, prefix: str) -> Ref:
 
 def _in_order(step: Any) -> Iterator[int]:
     if isinstance(step, Opened):
+        yield from step.given
         for each in step.steps:
             yield from (number for number in _in_order(each) if number not in step.made)
             if isinstance(each, Release):
