@@ -6,6 +6,8 @@ Of transformers' classes, small and on the meta device: mixtures of experts, Mam
 from __future__ import annotations
 
 import gc
+import gzip
+import hashlib
 import json
 import weakref
 from fractions import Fraction
@@ -22,6 +24,8 @@ from zeroplan.architectures.trace import run_of, run_step
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.tensor import AccumulateGrad, Tensor
+from zeroplan.catalog.recording import Recording, read, written
+from zeroplan.errors import SpecError
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import TimelineRequest
 
@@ -197,6 +201,52 @@ def test_layers_run_again_as_those_of_the_described_family(both, family, recompu
     )  # fmt: skip
     recorded, described = (run_step(tree, run_of(request, tree)) for tree in both(family))
     assert recorded == described
+
+
+@pytest.fixture(scope="module")
+def recording():
+    model = built("glm4_moe")
+    program = grown([record(model, inputs(*point)) for point in POINTS], POINTS)
+    return Recording(registered(model), program, {"torch": torch.__version__})
+
+
+def test_a_file_is_read_as_it_was_written(recording):
+    content = written(recording)
+    assert read(content, "model.trace.json") == recording
+    assert read(gzip.decompress(content), "model.trace.json") == recording
+    assert written(read(content, "model.trace.json")) == content
+
+
+def altered(content, change):
+    """With a checksum that is right."""
+    whole = json.loads(gzip.decompress(content))
+    version, _checksum = whole.pop("zeroplan_trace"), whole.pop("checksum")
+    change(whole)
+    text = json.dumps(whole, separators=(",", ":"))
+    checksum = hashlib.sha256(text.encode()).hexdigest()
+    return gzip.compress(json.dumps({"zeroplan_trace": version, "checksum": checksum, **whole}).encode())
+
+
+def test_other_files_are_refused_in_one_line(recording):
+    content = written(recording)
+    later, deep = {"row": 10**6}, {"zeroplan_trace": 1, "rows": "[" * 10**5}
+    files = {
+        "cut off": content[:-40], "nothing": b"", "no JSON": b"{", "other JSON": b"[1]", "another": b"{}",
+        "schema": gzip.compress(b'{"zeroplan_trace": 2}'), "no checksum": b'{"zeroplan_trace": 1, "rows": []}',
+        "a number": gzip.compress(gzip.decompress(content).replace(b"torch", b"Torch")),
+        "deep": json.dumps(deep).replace('"[', "[").encode(), "a bomb": gzip.compress(b"0" * 65_000_000),
+        "a row to come": altered(content, lambda whole: whole["rows"].insert(0, [10, [later]])),
+        "no such type": altered(content, lambda whole: whole["rows"].append([99])),
+        "a missing field": altered(content, lambda whole: whole["rows"][0].pop()),
+        "text for a number": altered(content, lambda whole: whole["rows"][0].__setitem__(-1, "7")),
+        "another program": altered(content, lambda whole: whole.update(program=whole["model"])),
+        "no rows": altered(content, lambda whole: whole.pop("rows")),
+    }  # fmt: skip
+    for name, file in files.items():
+        with pytest.raises(SpecError) as error:
+            read(file, "model.trace.json")
+        assert "\n" not in str(error.value), name
+        assert str(error.value).startswith("model.trace.json: found "), name
 
 
 def test_sizes_grow_as_polynomials():
