@@ -169,7 +169,8 @@ def built_states(job: Job) -> list[Line]:
         psi = sum(job.model.tensors[index].elements for index in job.model.added)
     if strategy.optimizer != "adagrad" or strategy.offload_optimizer or not (psi and wrapped):
         return []
-    return [line("optimizer states", states.built_states, strategy.dtype, psi=psi, w=strategy.element_bytes)]
+    dtype = job.adapter_dtype
+    return [line("optimizer states", states.built_states, dtype, psi=psi, w=DTYPE_BYTES[dtype])]
 
 
 def master_name(job: Job) -> str:
