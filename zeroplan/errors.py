@@ -31,6 +31,7 @@ class SpecError(ZeroplanError):
     def __init__(self, place: str, found: str, expected: str, write: str = "") -> None:
         tail = f"; write {write}" if write else ""
         super().__init__(f"{place}: found {found}, expected {expected}{tail}")
+        self.place, self.found, self.expected = place, found, expected
 
 
 class UnknownNameError(ZeroplanError):

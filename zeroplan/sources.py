@@ -17,6 +17,8 @@ class Source(NamedTuple):
 
 DEEPSPEED = "0.19.8"
 TRANSFORMERS = "5.23.0"
+NEWER = {"gptj": "5.24.0"}
+"""Families whose modules a newer transformers has rewritten, as which they are described."""
 LIGER = "0.8.5"
 FLASH_ATTN = "2.8.3"
 PEFT = "0.21.2"
@@ -80,3 +82,8 @@ SOURCES: dict[str, Source] = {
     ),
     "zeroplan": Source("zeroplan's own rule, not compared with a measurement yet", "README.md", "assumed"),
 }  # fmt: skip
+
+
+def transformers_of(family: str) -> str:
+    """The version as which a family is described."""
+    return NEWER.get(family, TRANSFORMERS)

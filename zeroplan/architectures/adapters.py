@@ -18,7 +18,6 @@ from zeroplan.architectures.adapter_targets import (
     target_modules,
     target_parameters,
 )
-from zeroplan.architectures.config import Config
 from zeroplan.architectures.lora import (
     DoraLinear,
     DoraLinear4bit,
@@ -33,7 +32,7 @@ from zeroplan.architectures.lora import (
 )
 from zeroplan.architectures.model import of_tree
 from zeroplan.architectures.module import Conv1D, Embedding, Linear, LookUp, Module, Unary, replace_module
-from zeroplan.architectures.profile import TracedProfile
+from zeroplan.architectures.profile import TreeProfile
 from zeroplan.architectures.quantized import QuantizedLinear
 from zeroplan.errors import ContradictionError, shown
 from zeroplan.specs.adapter import ALL, ALL_LINEAR, LORA_ONLY, Adapter, is_added
@@ -54,17 +53,14 @@ def with_adapter(model: Model, adapter: Adapter) -> Model:
     Raises `ContradictionError` for what peft would not make, or for what is not planned.
     """
     profile = model.profile
-    assert isinstance(profile, TracedProfile)
+    assert isinstance(profile, TreeProfile)
     if conflict := _conflict(adapter):
         raise ContradictionError(f"{model.name}: {conflict}")
 
-    def build(config: Config) -> Module:
-        return adapted(profile.build(config), adapter, profile.model_type, model.name)
-
-    root = build(profile.config)
-    fields = of_tree(root, profile.model_type, profile.config, build)
+    changed = profile.changed(lambda root: adapted(root, adapter, profile.model_type, model.name))
+    fields = of_tree(changed)
     trains = [_trains(tensor.name, adapter) for tensor in fields["tensors"]]
-    wrapped = {path for path, module in root.named_modules() if isinstance(module, WITH_BIAS)}
+    wrapped = {path for path, module in changed.root.named_modules() if isinstance(module, WITH_BIAS)}
     if adapter.bias == LORA_ONLY:
         for at, tensor in enumerate(fields["tensors"]):
             path, _dot, last = tensor.name.rpartition(".base_layer.")
@@ -91,7 +87,7 @@ def _conflict(adapter: Adapter) -> str:
 def unmatched(model: Model, adapter: Adapter) -> list[str]:
     """Names among the adapter's targets that no module of the model is named like: peft says nothing of them."""
     profile = model.profile
-    assert isinstance(profile, TracedProfile)
+    assert isinstance(profile, TreeProfile)
     if isinstance(adapter.target_modules, str):
         return []
     paths = [path for path, _module in profile.root.named_modules()]

@@ -29,6 +29,8 @@ KEEPS = {
     "Pow": NORMS, "Rsqrt": NORMS, "NativeLayerNorm": NORMS,
     "Bmm": ATTENTION, "Baddbmm": ATTENTION, "Softmax": ATTENTION, "CpuAttention": ATTENTION,
     "FlashAttention": ATTENTION, "EfficientAttention": ATTENTION, "CudnnAttention": ATTENTION,
+    "ScaledDotProductFlashAttention": ATTENTION, "ScaledDotProductEfficientAttention": ATTENTION,
+    "ScaledDotProductFlashAttentionForCpu": ATTENTION,
     "Silu": ACTIVATION, "Gelu": ACTIVATION, "Relu": ACTIVATION, "Tanh": ACTIVATION, "Sigmoid": ACTIVATION,
     "GeLUFunction": ACTIVATION, "Clamp": ACTIVATION,
     "Mul": PRODUCTS, "NativeDropout": DROPOUT,
@@ -93,14 +95,12 @@ def interval_source(expanded: ExpandedTrace, *, backward: bool, at: int) -> Inte
     structure = expanded.structure
     expanded_pass = expanded.backward if backward else expanded.forward
     block = next(block for block in reversed(expanded_pass.blocks) if block.start <= at)
-    after_layers = block is expanded_pass.blocks[-1]
-    count = len(structure.representative)
-    before = block.layer if block.layer != OUTSIDE else 0 if after_layers == backward else count
+    before = block.before
     known = structure.representative[block.layer] if block.layer != OUTSIDE else before
     keys = [key for key, _chosen in structure.layers]
     there = [keys[structure.representative[number]] for number in range(before)]
     ran = [keys[number] for number in expanded_pass.ran if number < known]
-    offset = expanded_pass.offsets[block.layer] if block.layer != OUTSIDE else expanded_pass.end if before else 0
+    offset = expanded_pass.offset_of(block)
     interval = block.ran + at - block.start
     module = _module(structure, _enders(expanded_pass.events)[interval], block.layer)
     return IntervalSource(interval, offset, there, ran, module)

@@ -31,6 +31,7 @@ class ForwardRun(Memory):
         "checkpointed",
         "half",
         "input_offload",
+        "keeps",
         "kernel",
         "kernels",
         "loaded",
@@ -52,7 +53,9 @@ class ForwardRun(Memory):
         """Layers that are, by identity."""
         self.input_offload = input_offload_of(recomputing.inputs)
         """What deepspeed.checkpointing does with their inputs."""
-        self.opens = 0
+        self.keeps: dict[int, Callable[[], list[Tensor] | None]] = {}
+        """What the checkpoints of layers keep beside their inputs, as long as they live, by the layers' identity."""
+        self.opens: frozenset[int] = frozenset()
         """The input embedding, by identity, where layers are: a frozen one's result asks for a gradient then."""
         self.attention = attention
         """eager, sdpa, flash_attention_2 or flash_attention_3."""

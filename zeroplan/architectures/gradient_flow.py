@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from zeroplan.architectures.forward_run import ForwardRun
-from zeroplan.architectures.identical_layers import checkpointing_layers, input_embedding, signature_numbers
+from zeroplan.architectures.identical_layers import checkpointing_layers, input_embeddings, signature_numbers
 from zeroplan.architectures.module import KEPT_TREES, Module
 from zeroplan.architectures.trace import identities, run_forward
 from zeroplan.autograd.tensor import Tensor
@@ -95,7 +95,7 @@ class FlowRun(ForwardRun):
         return super().enter(module, inputs)
 
     def leave(self, module: object, outer: int, out: Any = None) -> None:
-        if _needs_gradient(out) or id(module) == self.opens:
+        if _needs_gradient(out) or id(module) in self.opens:
             self.returned.add(id(module))
         super().leave(module, outer, out)
 
@@ -120,7 +120,7 @@ def gradient_flow(
     kinds = dict(zip(map(id, layers), of_layers, strict=True))
     run = FlowRun("eager" if eager else "flash_attention_2" if flash else "sdpa", kernels, kinds)
     run.frozen = identities(root, frozen)
-    run.opens = input_embedding(root) if checkpoints else 0
+    run.opens = input_embeddings(root) if checkpoints else frozenset()
     run_forward(root, run)
     return run.flow()
 

@@ -27,6 +27,7 @@ LOSSES = {
     SEQUENCES: "sequence classification cross-entropy", TOKENS: "token classification cross-entropy", BARE: "none",
 }  # fmt: skip
 SQUARED = "mean squared error of one value a sequence"
+PADS = "pad_token_id set by the script: without one transformers takes batches of one sequence"
 DROPOUT = 0.1
 """A token classifier's in transformers, where config.json says nothing."""
 WRITTEN_OUT = frozenset({"bert", "bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neox"})
@@ -62,9 +63,8 @@ class HeadConfig(NamedTuple):
     def assumed(self, content: Mapping[str, Any]) -> tuple[str, ...]:
         """What config.json leaves to transformers and to the script."""
         counted = content.get("id2label") is not None or content.get("num_labels") is not None or self.kind == BARE
-        pads = "pad_token_id set by the script: without one transformers takes batches of one sequence"
         labels = f"num_labels {self.labels} (transformers' default)"
-        return (*(() if counted else (labels,)), *(() if self.pads else (pads,)))
+        return (*(() if counted else (labels,)), *(() if self.pads else (PADS,)))
 
     @property
     def unplanned(self) -> tuple[Unplanned, ...]:

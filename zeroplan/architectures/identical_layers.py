@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import lru_cache
+from itertools import accumulate
 
 from zeroplan.architectures.module import KEPT_TREES, GradientCheckpointingLayer, LookUp, Module, tree
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
@@ -11,18 +12,34 @@ from zeroplan.specs.checkpointing import PLAIN, Recomputing
 
 @lru_cache(maxsize=KEPT_TREES)
 def checkpointing_layers(root: Module) -> list[GradientCheckpointingLayer]:
-    """The layers that checkpointing knows, in order."""
-    return [module for _path, module in tree(root) if isinstance(module, GradientCheckpointingLayer)]
+    """The layers that checkpointing knows and a step runs, in order."""
+    return [module for _path, module in tree(root) if isinstance(module, GradientCheckpointingLayer) and module.called]
+
+
+@lru_cache(maxsize=KEPT_TREES)
+def places_of_layers(root: Module) -> list[int]:
+    """The place of each of `checkpointing_layers` among all layers that transformers can checkpoint: every-K counts
+    those too that no step runs.
+    """
+    every = (module for _path, module in tree(root) if isinstance(module, GradientCheckpointingLayer))
+    return [place for place, module in enumerate(every) if module.called]
 
 
 def checkpointed_layers(root: Module, recomputing: Recomputing) -> frozenset[int]:
     """Layers that run again, by identity."""
-    return frozenset(id(layer) for number, layer in enumerate(checkpointing_layers(root)) if recomputing.has(number))
+    layers = zip(places_of_layers(root), checkpointing_layers(root), strict=True)
+    return frozenset(id(layer) for place, layer in layers if recomputing.has(place))
 
 
-def input_embedding(root: Module) -> int:
-    """The table of words, which every family registers first, by identity."""
-    return next(id(module) for _path, module in tree(root) if isinstance(module, LookUp))
+def input_embeddings(root: Module) -> frozenset[int]:
+    """Modules whose result asks for a gradient, by identity: the table of words, which described families register
+    first; a recording names them.
+    """
+    named = [(path, module.input_embeddings) for path, module in tree(root) if module.input_embeddings is not None]
+    if not named:
+        return frozenset([next(id(module) for _path, module in tree(root) if isinstance(module, LookUp))])
+    whole = {f"{above}.{path}" if above else path for above, paths in named for path in paths}
+    return frozenset([id(module) for path, module in tree(root) if path in whole])
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)
@@ -32,11 +49,13 @@ def representatives(
     """Each layer, in order, with its representative (the layer that runs for it), by identity; `ran`: under `ran_as`;
     `trains`: what of each layer trains, where not all does (`gradient_flow.layers_that_train`).
 
-    The first layer of each signature and the last of all represent themselves, the second of a signature the others.
+    The first layer of each signature in a chain and the last of it represent themselves, the second of a signature the
+    others.
 
     What identical layers share (cosines, a mask) goes with the first of them in backward. Where a layer also returns
     its weights, what it leaves depends on whether the one before keeps its own: each runs for itself then, where
-    DeepSpeed treats inputs by their place, and where some layers are checkpointed and not all trains.
+    DeepSpeed treats inputs by their place, where some layers are checkpointed and not all trains, and of several chains
+    where less than every other layer is.
     """
     layers = checkpointing_layers(root)
     if _each_by_itself(root, recomputing) or (trains and recomputing.every > 1):
@@ -48,7 +67,7 @@ def representatives(
     return [(id(layer), run_for[role]) for layer, role in zip(layers, roles, strict=True)]
 
 
-SHARED = (2, 3)
+SHARED, EVERY_OTHER = (2, 3), 2
 
 
 def ran_as(root: Module, recomputing: Recomputing) -> Recomputing:
@@ -63,7 +82,8 @@ def ran_as(root: Module, recomputing: Recomputing) -> Recomputing:
 
 def _each_by_itself(root: Module, recomputing: Recomputing) -> bool:
     by_weights = recomputing.every > 1 and any(layer.gives_weights for layer in checkpointing_layers(root))
-    return recomputing.inputs.by_place or by_weights
+    in_several = recomputing.every > EVERY_OTHER and len(chains_of(root)) > 1
+    return recomputing.inputs.by_place or by_weights or in_several
 
 
 FIRST, LATER, LAST = range(3)
@@ -71,17 +91,27 @@ FIRST, LATER, LAST = range(3)
 
 @lru_cache(maxsize=2 * KEPT_TREES)
 def layer_roles(root: Module, recomputing: Recomputing, trains: tuple[Hashable, ...] = ()) -> list[Hashable]:
-    """Each layer's signature, what of it trains, whether it is checkpointed, and whether it is the first of these or
-    the last of all.
+    """Each layer's signature, what of it trains, whether it is checkpointed, its chain, and whether it is the first of
+    these or the last of its chain.
     """
     seen: set[Hashable] = set()
     result: list[Hashable] = []
-    plain = signature_numbers(root, PLAIN)
-    for number, kind in enumerate(plain):
-        like = kind, recomputing.has(number), trains[number] if trains else None
-        result.append((like, LAST if number == len(plain) - 1 else LATER if like in seen else FIRST))
-        seen.add(like)
+    plain, places = signature_numbers(root, PLAIN), places_of_layers(root)
+    for chain in chains_of(root) or [range(number, number + 1) for number in range(len(plain))]:
+        for number in chain:
+            like = plain[number], recomputing.has(places[number]), trains[number] if trains else None, chain.start
+            result.append((like, LAST if number == chain.stop - 1 else LATER if like in seen else FIRST))
+            seen.add(like)
     return result
+
+
+@lru_cache(maxsize=KEPT_TREES)
+def chains_of(root: Module) -> tuple[range, ...]:
+    """Layers that follow each other, by their numbers; empty where they are not known to."""
+    count = len(checkpointing_layers(root))
+    stated = next((module.chains for _path, module in tree(root) if module.chains is not None), (count,))
+    ends = list(accumulate(stated))
+    return tuple([range(end - size, end) for size, end in zip(stated, ends, strict=True) if size])
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)
@@ -97,14 +127,15 @@ def signature_numbers(root: Module, recomputing: Recomputing, *, attending: bool
     plain = signature_numbers(root, PLAIN, attending=attending)
     if recomputing.every < 2:
         return plain
-    return [known.setdefault((kind, recomputing.has(number)), len(known)) for number, kind in enumerate(plain)]
+    pairs = zip(places_of_layers(root), plain, strict=True)
+    return [known.setdefault((kind, recomputing.has(place)), len(known)) for place, kind in pairs]
 
 
 def signature(module: Module) -> Hashable:
-    """What tells layers apart beside the kind of attention: the modules, and the shapes of their parameters."""
+    """What tells layers apart beside the kind of attention: modules, shapes of their parameters, a recorded program."""
     shapes = [parameter.shape for parameter in module.parameters.values()]
     children = [signature(child) for child in module.children.values()] if module.children else ()
-    return type(module), *shapes, *children
+    return type(module), module.program_number, *shapes, *children
 
 
 def first_parameter(module: Module) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import Linear, Module, tree
-from zeroplan.architectures.profile import TracedProfile
+from zeroplan.architectures.profile import TracedProfile, TreeProfile
 from zeroplan.architectures.registry import family, language_model
 from zeroplan.architectures.shape import shape_of
 from zeroplan.specs.model import MASKED_WORD, NEXT_WORD, Model, ParameterSpec
@@ -17,7 +17,8 @@ from zeroplan.specs.model import MASKED_WORD, NEXT_WORD, Model, ParameterSpec
 if TYPE_CHECKING:
     from zeroplan.architectures.heads import HeadConfig
 
-BUFFER_DTYPES = {"embed_scale": "training", "e_score_correction_bias": "kept"}
+TRAINING = "training"
+BUFFER_DTYPES = {"embed_scale": TRAINING, "e_score_correction_bias": "kept"}
 """Buffers without a dtype of their own; see `Model.buffers`."""
 
 
@@ -52,12 +53,17 @@ def model_from(
     return Model(
         name=name, family=family, shape=shape_of(config, root), source=source, config=dict(content or {}),
         has_sdpa=config.has_sdpa, no_flash=config.no_flash, own_attention=config.own_attention,
-        changes_products=config.changes_products, **of_tree(root, classes, config, build),
+        changes_products=config.changes_products, **of_tree(TracedProfile(root, classes, config, build)),
     )  # fmt: skip
 
 
-def of_tree(root: Module, classes: str, config: Config, build: Callable[[Any], Module]) -> dict[str, Any]:
-    """Fields of a `Model` that follow from its tree, which `build` makes of the config."""
+def _stated_dtype(path: str, dtype: str) -> str:
+    return dtype if dtype == TRAINING else BUFFER_DTYPES.get(path.rpartition(".")[2], dtype)
+
+
+def of_tree(profile: TreeProfile) -> dict[str, Any]:
+    """Fields of a `Model` that follow from its tree."""
+    root = profile.root
     owners = [(module, id(p)) for _path, module in tree(root) for p in module.parameters.values()]
     viewed = {parameter for module, parameter in owners if module.saves_views}
     viewed -= {id(p) for _path, module in tree(root) for p in module.parametrized}
@@ -65,7 +71,8 @@ def of_tree(root: Module, classes: str, config: Config, build: Callable[[Any], M
     uses, named = Counter(parameter for _module, parameter in owners), list(root.named_parameters())
     tensors = tuple([
         ParameterSpec(
-            path, p.shape, p.elements, id(p) in viewed, id(p) in linear, trainable=p.packed is None, packed=p.packed,
+            path, p.shape, p.elements, id(p) in viewed, id(p) in linear, trainable=p.trains and p.packed is None,
+            still=not p.trains, packed=p.packed,
             dtype=p.dtype,
         )
         for path, p in named
@@ -74,9 +81,9 @@ def of_tree(root: Module, classes: str, config: Config, build: Callable[[Any], M
         "tensors": tensors,
         "parameters": sum(t.elements for t in tensors),
         "buffers": tuple(
-            ("built" if b.cast_by_init else BUFFER_DTYPES.get(path.rpartition(".")[2], b.dtype), prod(b.shape))
+            ("built" if b.cast_by_init else _stated_dtype(path, b.dtype), prod(b.shape))
             for path, b in root.named_buffers()
         ),
-        "profile": TracedProfile(root, classes, config, build),
+        "profile": profile,
         "tied": tuple(p.elements for _path, p in named for _use in range(uses[id(p)] - 1)),
     }

@@ -39,6 +39,8 @@ class Parameter:
     """Shape of the weight whose 4 or 8 bits an element it holds."""
     dtype: str = ""
     """Of the tensor, where it is not the training precision's whatever that is."""
+    trains: bool = True
+    """Its requires_grad as the model's own class sets it."""
 
     def __init__(self, *shape: int) -> None:
         self.shape = shape
@@ -105,6 +107,8 @@ class Module:
 
     borrowed: tuple[Parameter, ...] = ()
     """Parameters of other modules that its forward reads: DeepSpeed registers them with it (external parameters)."""
+    reads: Mapping[str, Parameter] = MappingProxyType({})
+    """Those of them that `forward_order` names."""
     elsewhere: Mapping[str, Module] = MappingProxyType({})
     """Modules registered elsewhere that its forward calls, by the names that `forward_order` has for them."""
 
@@ -115,6 +119,18 @@ class Module:
     """Those of which a wrapper computes what is in their place."""
     is_transposed: ClassVar[bool] = False
     """Experts' matrices are [experts, in, out]."""
+    unreached: bool = False
+    """In a recording, what it returns has no part in the loss: its parameters get no gradient."""
+    program_number: int = 0
+    """Of what it runs, where that was recorded."""
+    input_embeddings: tuple[str, ...] | None = None
+    """In a recording, paths of the modules that enable_input_require_grads hooks; None: the first table of words."""
+    hands_through: bool = False
+    """In a recording, its layers return tensors that they are given, as T5's return position biases."""
+    chains: tuple[int, ...] | None = None
+    """How many of the layers below it that checkpointing knows follow each other, with nothing that has a gradient
+    between them: of each chain, in the order of forward. None: all of them. Empty: they are not known to.
+    """
 
     parameters: dict[str, Parameter]
     buffers: dict[str, Buffer]
@@ -186,10 +202,11 @@ class Unary(Module):
     """A module that makes one tensor of one."""
 
     def __call__(self, run: ForwardRun, x: Tensor) -> Tensor:
+        """Frozen, transformers has the input embedding's result ask for a gradient where layers are checkpointed."""
         outer = run.enter(self, (x,))
         out = self.forward(run, x)
         run.leave(self, outer, out)
-        return out
+        return requires_grad(out) if id(self) in run.opens and out.node is None else out
 
     def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         raise NotImplementedError(self.transformers_class)
@@ -297,11 +314,6 @@ class LookUp(Unary):
     """A module that gives a row for each of its integers."""
 
     takes_gradient = False
-
-    def __call__(self, run: ForwardRun, ids: Tensor) -> Tensor:
-        """Frozen, transformers has the input embedding's result ask for a gradient where layers are checkpointed."""
-        out = super().__call__(run, ids)
-        return requires_grad(out) if id(self) == run.opens and out.node is None else out
 
 
 class Embedding(LookUp):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable
 from fractions import Fraction
@@ -27,19 +28,37 @@ if TYPE_CHECKING:
     from zeroplan.architectures.config import Config
     from zeroplan.specs.account import BackwardShare, Flops, RecomputedShare, SavedActivations
 
+class TreeProfile(ABC):
+    """A profile that runs trees of modules, into which others can be put."""
+
+    @property
+    @abstractmethod
+    def root(self) -> Module:
+        """One of the trees: all have the same modules."""
+
+    @property
+    @abstractmethod
+    def model_type(self) -> str:
+        """Of the family whose class names the modules have."""
+
+    @abstractmethod
+    def changed(self, change: Callable[[Module], Module]) -> TreeProfile:
+        """The profile of the trees that `change` makes of these."""
+
+
 KEPT_TIMELINES, KEPT_TRACES, KEPT_RUNS = 64, 64, 32
 
 
-class TracedProfile:
+class TracedProfile(TreeProfile):
     """The profile of a described family: its step run on tensors without numbers, the latest remembered."""
 
     def __init__(
-        self, root: Module, model_type: str, config: Config, build: Callable[[Any], Module]
+        self, root: Module, model_type: str, config: Config | None, build: Callable[[Any], Module]
     ) -> None:  # fmt: skip
         """`root`: the tree that `build` makes of the config; `model_type`: the described family whose class names the
-        modules have.
+        modules have. Without a config the tree's sizes have no names.
         """
-        self.root, self.model_type, self.config, self.build = root, model_type, config, build
+        self._root, self._model_type, self.config, self.build = root, model_type, config, build
         self.executions, self.walked = cache(self._execution), cache(self._walked)
         self.timelines = lru_cache(maxsize=KEPT_TIMELINES)(self._timeline)
         self.expanded = lru_cache(maxsize=KEPT_TRACES)(self._expanded)
@@ -52,8 +71,24 @@ class TracedProfile:
         self.recomputed = lru_cache(maxsize=KEPT_TIMELINES)(self._recomputed_share)
         self.structure = lru_cache(maxsize=KEPT_TRACES)(self._structure)
 
+    @property
+    def root(self) -> Module:
+        return self._root
+
+    @property
+    def model_type(self) -> str:
+        return self._model_type
+
+    def changed(self, change: Callable[[Module], Module]) -> TracedProfile:
+        def build(config: Any) -> Module:
+            return change(self.build(config))
+
+        return TracedProfile(build(self.config), self.model_type, self.config, build)
+
     def names(self) -> tuple[Module, dict[str, int]]:
         """A tree whose sizes have names, and their values."""
+        if self.config is None:
+            return self.build(None), {}
         from zeroplan.architectures.saved_activations import with_names  # where equations are asked for
 
         return with_names(self.config, self.build)

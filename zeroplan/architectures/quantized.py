@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from zeroplan.architectures.config import Config
 from zeroplan.architectures.model import of_tree
 from zeroplan.architectures.module import Conv1D, Linear, Module, Parameter, Unary, replace_module
-from zeroplan.architectures.profile import TracedProfile
+from zeroplan.architectures.profile import TreeProfile
 from zeroplan.architectures.registry import OUTPUTS
 from zeroplan.arithmetic import ceil_div
 from zeroplan.autograd.quantized import dequantized_scales, matmul_4bit, matmul_8bit, matmul_8bit_on_cpu
@@ -88,10 +87,9 @@ WIDTHS = {"fp32": 4, "bf16": 2, "fp16": 2}
 def with_quantization(model: Model, quantization: Quantization) -> Model:
     """The model with the linear layers quantized that transformers quantizes. Raises `ContradictionError`."""
     profile = model.profile
-    assert isinstance(profile, TracedProfile)
+    assert isinstance(profile, TreeProfile)
 
-    def build(config: Config) -> Module:
-        root = profile.build(config)
+    def packed(root: Module) -> Module:
         modules = dict(root.named_modules())
         for path in list(_quantized(root, modules, quantization)):
             module = modules[path]
@@ -99,11 +97,10 @@ def with_quantization(model: Model, quantization: Quantization) -> Model:
             replace_module(modules, path, QuantizedLinear(module, quantization))
         return root
 
-    root = build(profile.config)
-    if not any(isinstance(module, QuantizedLinear) for _path, module in root.named_modules()):
+    changed = profile.changed(packed)
+    if not any(isinstance(module, QuantizedLinear) for _path, module in changed.root.named_modules()):
         raise ContradictionError(f"{model.name}: no layer of {model.family} is quantized; leave --quantize out")
-    fields = of_tree(root, profile.model_type, profile.config, build)
-    return model._replace(**fields, quantization=quantization)
+    return model._replace(**of_tree(changed), quantization=quantization)
 
 
 def _quantized(root: Module, modules: dict[str, Module], quantization: Quantization) -> Iterator[str]:

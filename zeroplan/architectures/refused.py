@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zeroplan.errors import SpecError, shown
+from zeroplan.specs.images import NO_IMAGES, Images
 
 QUANTIZATIONS = ("quantization_config", "compression_config")
 NAME = re.compile(r"[\w-]{1,30}")
@@ -29,7 +30,17 @@ def check_language_model(content: Mapping[str, Any], place: str) -> None:
     named = " and ".join(", ".join(inner[:4]).rsplit(", ", 1))
     text = next((key for key in LANGUAGE_MODELS if key in inner), "")
     write = f"its {text} to a file of its own and --model that file" if text else ""
-    raise SpecError(place, f"{named}: a multimodal model", "a language model alone, the only kind planned", write)
+    expected = "a language model alone"
+    if takes_images(content):
+        expected = "what images each sequence has, or a language model alone"
+        images = f"{Images(1, 448, 448).options} with it, or {NO_IMAGES.options} where it is trained on text alone"
+        write = f"{images}; or, without the rest of it, {write}" if write else images
+    raise SpecError(place, f"{named}: a multimodal model", expected, write)
+
+
+def takes_images(content: Mapping[str, Any]) -> bool:
+    """Whether a config.json is of a model of images."""
+    return isinstance(content.get("vision_config"), dict)
 
 
 def dequantized(content: Mapping[str, Any], place: str) -> str:

@@ -206,7 +206,7 @@ class RotaryEmbedding(Module):
         for prefix, settings in c.ropes().items():
             length = frequencies(c, settings)
             assert length is not None
-            cast = not prefix and settings["rope_type"] == "default"
+            cast = settings["rope_type"] == "default"
             setattr(self, f"{prefix}inv_freq", Buffer((length,), "float32", cast_by_init=cast))
             setattr(self, f"{prefix}original_inv_freq", Buffer((length,), "float32", cast_by_init=cast))
             self.widths[prefix.rstrip("_")] = 2 * length

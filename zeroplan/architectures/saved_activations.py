@@ -31,6 +31,8 @@ LETTERS = {
     "q_lora_rank": "rq", "kv_lora_rank": "rk", "word_embed_proj_dim": "h",
 }  # fmt: skip
 """Fields of a config, by the letters of `symbols`; a second field has a letter only where it has its value."""
+NORM_CLASSES = ("RMSNorm", "LayerNorm", "T5LayerNorm", "RMSNormGated")
+"""Ends of the names of norms' classes."""
 COUNTS = frozenset({"n", "ν", "b", "s", "w", "E", "κ"})
 """Letters that are no width of anything."""
 ATTENTION, SCORES, MLP, NORMS, DROPOUT, CHECKPOINTS = "attention", "scores", "mlp", "norms", "dropout", "checkpoints"
@@ -162,7 +164,7 @@ def _part(path: str, modules: dict[str, Module]) -> str:
     """The innermost of a norm, a dropout, an attention; of nothing such, an MLP."""
     while path:
         module = modules[path]
-        if isinstance(module, RMSNorm | LayerNorm):
+        if isinstance(module, RMSNorm | LayerNorm) or module.transformers_class.endswith(NORM_CLASSES):
             return NORMS
         if isinstance(module, Dropout):
             return DROPOUT

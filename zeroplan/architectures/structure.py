@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from zeroplan.architectures.identical_layers import checkpointing_layers, first_parameter
+from zeroplan.architectures.identical_layers import chains_of, checkpointing_layers, first_parameter
 from zeroplan.architectures.module import KEPT_TREES, Module, tree
 from zeroplan.specs.execution import Execution
 
@@ -49,6 +49,8 @@ class Structure:
         self.places, self.around, self.tensors, self.first_tensor = numbered(root, execution.modules)
         self.numbers = {key: number for number, (key, _chosen) in enumerate(self.layers)}
         self.representative = [self.numbers[chosen] for _key, chosen in self.layers]
+        self.chains = chains_of(root)
+        self.starts = {chain.start for chain in self.chains}
         self.first_module = [self.places[key] for key, _chosen in self.layers]
 
     @cached_property

@@ -31,6 +31,8 @@ class TraceSegment(NamedTuple):
     ran_end: int
     start: int
     """Where these start."""
+    before: int
+    """Layers that have run forward and not yet backward; a layer itself is not one of them."""
 
 
 class ExpandedTrace:
@@ -71,7 +73,10 @@ class _ExpandedPass:
         before = accumulate(in_full, initial=0)
         self.offsets = [held - before_ran[other] for held, other in zip(before, structure.representative, strict=False)]
         """What the layers before one keep, less those of them that ran."""
-        self.end = sum(in_full) - sum(kept.values())
+        lacks = [size - kept.get(number, 0) for number, size in enumerate(in_full)]
+        self.outside = [*accumulate(lacks, initial=0)]
+        """The same for what runs outside of all layers, by how many of them have run."""
+        self.end = self.outside[-1]
         self.dropped = 0
         """The part of `end` that is freed when the pass returns."""
         self.blocks = self._blocks(backward)
@@ -85,35 +90,45 @@ class _ExpandedPass:
                 if kind == ENTER and identity in numbers:
                     inside[at] = numbers[identity]
         ran: dict[int, tuple[int, int]] = {}
-        at = 0
+        blocks: list[TraceSegment] = []
+        at, before = 0, len(representative) if backward else 0
         for layer, group in groupby(inside):
             size = len(list(group))
             if layer != OUTSIDE:
                 ran[layer] = (at, at + size)
+                before = layer
+            blocks.append(TraceSegment(layer, at, at + size, at, before))
+            before += layer != OUTSIDE and not backward
             at += size
+        if not self.structure.chains:  # all ran, but for those that backward does not reach
+            absent = [number for number in range(len(representative)) if number not in ran]
+            return blocks + [TraceSegment(number, at, at, at, number) for number in absent]
         size = len(inside)  # where nothing in the layers trains, or before them, backward does not reach them
-        first = min((start for start, _end in ran.values()), default=size)
-        last = max((end for _start, end in ran.values()), default=size)
-        order = range(len(representative) - 1, -1, -1) if backward else range(len(representative))
-        blocks = [TraceSegment(OUTSIDE, 0, first, 0)]
-        start = first
-        for layer in order:
-            begin, end = ran.get(representative[layer], (start, start))
-            blocks.append(TraceSegment(layer, begin, end, start))
-            start += end - begin
-        blocks.append(TraceSegment(OUTSIDE, last, len(inside), start))
+        blocks, at, start = [], 0, 0
+        for chain in reversed(self.structure.chains) if backward else self.structure.chains:
+            own = [ran[number] for number in {representative[layer] for layer in chain} if number in ran]
+            first = min((begin for begin, _end in own), default=size)
+            blocks.append(TraceSegment(OUTSIDE, at, first, start, chain.stop if backward else chain.start))
+            start += first - at
+            end = first
+            for layer in reversed(chain) if backward else chain:
+                begin, end = ran.get(representative[layer], (end, end))
+                blocks.append(TraceSegment(layer, begin, end, start, layer))
+                start += end - begin
+            at = max((end for _begin, end in own), default=size)
+        blocks.append(TraceSegment(OUTSIDE, at, size, start, 0 if backward else len(representative)))
         return blocks
 
     @cached_property
     def levels(self) -> tuple[array[int], array[int]]:
         """Bytes at most in each interval and at its end, over all layers."""
         most, now = array("q"), array("q")
-        for number, block in enumerate(self.blocks):
-            offset = self._offset(number)
+        for block in self.blocks:
+            offset = self.offset_of(block)
             own = slice(block.ran, block.ran_end)
             most.extend([size + offset for size in self.events.max_allocated[own]])
             now.extend([size + offset for size in self.events.allocated[own]])
-            if not self.is_backward and block.layer != OUTSIDE:
+            if self._follows(block):
                 most[block.start] = now[block.start]  # what was before it is the last layer's
         now[-1] -= self.dropped
         return most, now
@@ -123,38 +138,40 @@ class _ExpandedPass:
         """Without writing out `levels`: a layer's events are looked at where they ran."""
         ran: dict[int, tuple[int, int]] = {}
         best, at = -1, 0
-        for number, block in enumerate(self.blocks):
+        for block in self.blocks:
             if block.ran == block.ran_end:
                 continue
             if block.ran not in ran:
                 most = [*self.events.max_allocated[block.ran : block.ran_end]]
-                if not self.is_backward and block.layer != OUTSIDE:
+                if self._follows(block):
                     most[0] = self.events.allocated[block.ran]  # what was before it is the last layer's
                 ran[block.ran] = max(most), most.index(max(most))
             size, place = ran[block.ran]
-            if size + self._offset(number) > best:
-                best, at = size + self._offset(number), block.start + place
+            if size + self.offset_of(block) > best:
+                best, at = size + self.offset_of(block), block.start + place
         return best, at
 
     def level(self, at: int) -> tuple[int, int]:
         """Bytes at most in one interval and at its end, without working out the others."""
-        number = max(number for number, block in enumerate(self.blocks) if block.start <= at)
-        block, offset = self.blocks[number], self._offset(number)
+        block = next(block for block in reversed(self.blocks) if block.start <= at)
+        offset = self.offset_of(block)
         event = block.ran + at - block.start
         most, now = self.events.max_allocated[event], self.events.allocated[event]
-        enters = not self.is_backward and block.layer != OUTSIDE and at == block.start
+        enters = at == block.start and self._follows(block)
         return (now if enters else most) + offset, now + offset
 
-    def _offset(self, number: int) -> int:
+    def offset_of(self, block: TraceSegment) -> int:
         """What layers keep that did not run before this block's events."""
-        layer, after_layers = self.blocks[number].layer, number == len(self.blocks) - 1
-        if layer != OUTSIDE:
-            return self.offsets[layer]
-        return 0 if after_layers == self.is_backward else self.end
+        return self.offsets[block.layer] if block.layer != OUTSIDE else self.outside[block.before]
+
+    def _follows(self, block: TraceSegment) -> bool:
+        """Whether it is of a layer that forward enters from another."""
+        chained = bool(self.structure.chains) and block.layer not in self.structure.starts
+        return not self.is_backward and block.layer != OUTSIDE and chained
 
     @cached_property
     def block_of(self) -> dict[int, TraceSegment]:
-        return {block.layer: block for block in self.blocks if block.layer != OUTSIDE}
+        return {block.layer: block for block in reversed(self.blocks) if block.layer != OUTSIDE}
 
     def align(self, hooks: Sequence[ModuleHook]) -> array[int]:
         """Where each hook falls: matched outside and in layers that ran, shifted in the others."""
@@ -179,8 +196,9 @@ class _ExpandedPass:
 
     def _in_full(self, at: int) -> int:
         """An event outside of the layers, in the full order."""
-        last = self.blocks[-1]
-        return at if at < self.blocks[0].ran_end else at + last.start - last.ran
+        outside = [block for block in self.blocks if block.layer == OUTSIDE]
+        block = next((block for block in outside if at < block.ran_end), outside[-1])
+        return at + block.start - block.ran
 
     def _matched(self, hooks: Sequence[ModuleHook], reached: int) -> list[int]:
         """The events at which hooks fall, from the one on that was reached before them.
@@ -231,16 +249,16 @@ class _ExpandedPass:
         structure = self.structure
         tensors, firsts, representative = structure.tensors, structure.first_tensor, structure.representative
         result: dict[int, int] = {}
-        ran: dict[int, list[tuple[int, int]]] = {}
+        ran: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for block in self.blocks:
+            own = block.ran, block.ran_end
             if block.layer == OUTSIDE:
                 result.update({index: at + block.start for index, at in self._gradients(block, tensors)})
                 continue
-            like = representative[block.layer]
-            if like not in ran:
-                ran[like] = list(self._gradients(block, tensors))
-            on = firsts[block.layer] - firsts[like]
-            result.update({index + on: at + block.start for index, at in ran[like]})
+            if own not in ran:
+                ran[own] = list(self._gradients(block, tensors))
+            on = firsts[block.layer] - firsts[representative[block.layer]]
+            result.update({index + on: at + block.start for index, at in ran[own]})
         return result
 
     def _gradients(self, block: TraceSegment, tensors: dict[int, int]) -> Iterator[tuple[int, int]]:

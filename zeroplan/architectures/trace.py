@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from zeroplan.architectures.forward_run import ForwardRun
-from zeroplan.architectures.identical_layers import checkpointed_layers, input_embedding, representatives
+from zeroplan.architectures.identical_layers import checkpointed_layers, input_embeddings, representatives
 from zeroplan.architectures.module import KEPT_TREES, Module
 from zeroplan.autograd.autocast import autocast
 from zeroplan.autograd.engine import Engine
@@ -69,9 +69,9 @@ def run_of(request: TimelineRequest, root: Module) -> ForwardRun:
 
 
 def checkpoint_layers(root: Module, run: ForwardRun) -> None:
-    """Choose the layers of this tree that are, and its input embedding (enable_input_require_grads)."""
+    """Choose the layers of this tree that are, and its input embeddings (enable_input_require_grads)."""
     run.checkpointed = checkpointed_layers(root, run.recomputing)
-    run.opens = input_embedding(root) if run.checkpointed else 0
+    run.opens = input_embeddings(root) if run.checkpointed else frozenset()
 
 
 def run_forward(root: Module, run: ForwardRun) -> Tensor:

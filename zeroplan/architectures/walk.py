@@ -8,7 +8,7 @@ from itertools import count
 from typing import NamedTuple
 
 from zeroplan.architectures.gradient_flow import EVERYWHERE, GradientFlow
-from zeroplan.architectures.identical_layers import checkpointing_layers, signature_numbers
+from zeroplan.architectures.identical_layers import checkpointing_layers, places_of_layers, signature_numbers
 from zeroplan.architectures.module import SAVES, GradientCheckpointingLayer, Module, tree
 from zeroplan.architectures.module_hooks import HookSequence, LayerHooks
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
@@ -133,7 +133,7 @@ class Walk:
                 self.kind(layer),
                 Walked(
                     path, ends, place, own, start, LayerHooks(steps), LayerHooks(undo), used,
-                    [at - uses for at in self.biased[biased:]], self.layers[-1] if self.flow.enters(layer) else None,
+                    [at - uses for at in self.biased[biased:]], self.layers[-1] if self.enters(layer) else None,
                 ),
             )  # fmt: skip
 
@@ -179,31 +179,37 @@ class Walk:
     def forward(self, path: str, module: Module, hooked: bool) -> None:
         parameters, children = module.parameters, module.children
         start = self.now() if isinstance(module, GradientCheckpointingLayer) else None
-        if module.calls_linear and len(parameters) == 2 and not self.detached:
+        outer = self.detached
+        detached = outer or module.unreached
+        if module.calls_linear and len(parameters) == 2 and not detached:
             self.biased.append(len(self.uses))
-        detached = self.detached
+        read = {**parameters, **module.reads} if module.reads else parameters
         for at, name in enumerate(self.order(module)):
             self.detached = detached or at < module.detached_calls
-            if name in parameters:
-                self.uses += [] if self.detached else [self.index[id(parameters[name])]]
+            if name in read:
+                self.uses += [] if self.detached else [self.index[id(read[name])]]
             elif self.fuses_loss and name == module.fuses:
                 self.uses += self.own(children[name])
             elif name in children:
                 self.run(f"{path}.{name}" if path else name, children[name], hooked)
             elif name == SAVES:
-                self.saved = self.now() if self.flow.enters(module) else self.saved
+                self.saved = self.now() if self.enters(module) else self.saved
             elif name in module.elsewhere:
                 self.run(self.paths[id(module.elsewhere[name])], module.elsewhere[name], hooked)
-        self.detached = detached
-        if module.saves_last and self.flow.enters(module):
+        self.detached = outer
+        if module.saves_last and self.enters(module):
             self.saved = self.now()
-        if start and self.flow.enters(module):  # one that needs no gradient does not run again
+        if start and self.enters(module):  # one that needs no gradient does not run again
             self.layers.append(LayerSpan(start, self.saved, self.now(), self.numbers[id(module)]))
+
+    def enters(self, module: Module) -> bool:
+        """Whether backward does."""
+        return self.flow.enters(module) and not module.unreached
 
     def order(self, module: Module) -> tuple[str, ...]:
         request = ((self.liger, module.liger_order), (self.eager, module.eager_order), (self.flash, module.flash_order))
         result = next((order for runs, order in request if runs and order), module.forward_order)
-        return result or (*module.parameters, *module.children)
+        return (*module.parameters, *module.children) if result is None else result
 
     def own(self, module: Module, *, parametrized: bool = False) -> tuple[int, ...]:
         """And what its forward reads of another module: DeepSpeed registers that with it (external parameters).
@@ -231,8 +237,9 @@ class Walk:
         """
         hooks: list[ModuleHook] = []
         end = len(self.undo)
+        places = places_of_layers(self.root)
         for layer in reversed(self.layers):
-            if not which.has(layer.number):
+            if not which.has(places[layer.number]):
                 continue
             start, undo_start = layer.start
             to, undo_to = layer.end if which.reentrant else layer.saved

@@ -84,6 +84,7 @@ class CheckpointFrame:
         before, records, scope, phase = memory.checkpoint, memory.grad_enabled, memory.scope, memory.phase
         memory.record_event(RAN, scope)
         memory.checkpoint, memory.grad_enabled, memory.phase = self, True, RECOMPUTING
+        outer, memory.until_loss = memory.until_loss, []
         try:
             self.run()
         except StopRecomputationError:
@@ -91,6 +92,7 @@ class CheckpointFrame:
         finally:
             memory.record_event(LEAVE, memory.scope)
             memory.checkpoint, memory.grad_enabled, memory.scope, memory.phase = before, records, scope, phase
+            memory.until_loss = outer
         self.places = []
 
 

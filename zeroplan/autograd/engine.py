@@ -34,9 +34,8 @@ class Engine:
         """Parameters' gradients that are complete: taken when the node that gave the last part is done."""
         self.kept: list[Tensor] = []
         """What nodes that have run keep: they live until the graph goes."""
-        self.source: AccumulateGrad | None = None
-        """What a layer that runs again starts from."""
-        self.source_gradient: Tensor | None = None
+        self.sources: dict[AccumulateGrad, Tensor | None] = {}
+        """What a layer that runs again starts from, and the gradients of that."""
 
     def run(self, loss: Tensor) -> None:
         """All gradients of the loss's parameters."""
@@ -49,9 +48,11 @@ class Engine:
         self._drain(memory)
         memory.until_loss = []
 
-    def inside(self, outputs: Sequence[tuple[Tensor, Tensor]], source: AccumulateGrad) -> Tensor:
-        """Backward from outputs and their gradients, within a node's backward: the gradient of `source`."""
-        memory, self.source = outputs[0][0].memory, source
+    def inside(
+        self, outputs: Sequence[tuple[Tensor, Tensor]], sources: Sequence[AccumulateGrad | None]
+    ) -> list[Tensor | None]:  # fmt: skip
+        """Backward from outputs and their gradients, within a node's backward: the gradients of `sources`."""
+        memory, self.sources = outputs[0][0].memory, {source: None for source in sources if source}
         nodes = [output.node for output, _gradient in outputs if output.node]
         memory.phase, memory.scope = BACKWARD, nodes[0].scope
         self._count(nodes)
@@ -59,8 +60,7 @@ class Engine:
             assert output.node is not None
             self._give(output.node, output.output, gradient)
         self._drain(memory)
-        assert self.source_gradient is not None
-        return self.source_gradient
+        return [self.sources[source] if source else None for source in sources]
 
     def _drain(self, memory: Memory) -> None:
         while self.waiting:
@@ -135,8 +135,8 @@ class Engine:
             gradient = accumulate(held[0], gradient)
         if self.uses[node]:
             self.buffers[id(node)] = [gradient]
-        elif node is self.source:
-            self.source_gradient = gradient
+        elif node in self.sources:
+            self.sources[node] = gradient
         else:
             self.ready.append((node, gradient))
 

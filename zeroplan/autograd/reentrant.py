@@ -1,8 +1,8 @@
 """Checkpointing with reentrance: one autograd function whose backward runs the layer again, and a backward in it.
 
 torch/utils/checkpoint.py, CheckpointFunction: forward builds no graph and keeps the layer's input. Its backward runs
-the whole layer on the input without its history, then autograd from the outputs made again. Arguments by keyword lie in
-the function's own context, which lives as long as the graph: until the loss goes.
+the whole layer on what was given by position, without its history, then autograd from the outputs made again. Arguments
+by keyword lie in the function's own context, which lives as long as the graph: until the loss goes.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ class Input(AccumulateGrad):
 
 def checkpoint_reentrant(
     memory: Memory, layer: Callable[..., Any], x: Tensor, *rest: Any, positional: tuple[Tensor | None, ...] = (),
-    input_offload: InputOffload | None = None,
+    input_offload: InputOffload | None = None, returned: tuple[int, ...] | None = None,
 ) -> Any:  # fmt: skip
-    """The layer's result, one tensor or several; tensors `positional` x are given by position, `rest` by keyword.
+    """The layer's result, one tensor or several; x and `positional` are given by position, `rest` by keyword, where
+    torch has no place for gradients. `returned`: those that the function returns, where not all.
 
     `input_offload`: what DeepSpeed does with x.
     """
-    context = _Context(layer, rest)
-    node = operator("CheckpointFunctionBackward", context, (x,))
+    context = _Context(layer, rest, returned)
+    node = operator("CheckpointFunctionBackward", context, (x, *positional))
     if node is None or input_offload is None:
         save_for_backward(node, x, *positional)
         with memory.no_grad():
@@ -48,7 +49,7 @@ def checkpoint_reentrant(
         with memory.no_grad():
             out = layer(x, *positional, *rest)
         context.offloaded = input_offload.empty(node, x, part)
-    context.shapes = [(each.shape, each.width) for each in results(node, _tensors(out))]
+    context.shapes = [(each.shape, each.width) for each in results(node, context.returned_of(out))]
     memory.until_loss.append(context)
     return out
 
@@ -56,32 +57,48 @@ def checkpoint_reentrant(
 class _Context:
     """The function's context and backward."""
 
-    def __init__(self, layer: Callable[..., Any], rest: tuple[Any, ...]) -> None:
-        self.layer, self.rest = layer, rest
+    def __init__(self, layer: Callable[..., Any], rest: tuple[Any, ...], returned: tuple[int, ...] | None) -> None:
+        self.layer, self.rest, self.returned = layer, rest, returned
         self.shapes: list[tuple[Sizes, int]] = []
         """Shapes of the outputs, with the bytes of an element."""
         self.offloaded: OffloadedInput | None = None
         """The input, where it was offloaded."""
 
-    def __call__(self, gradients: Any, x: Tensor | None, *others: Any) -> Tensor:
-        """The gradient of x; outputs that nobody used get zeros for theirs."""
+    def returned_of(self, out: Any) -> tuple[Tensor, ...]:
+        made = _tensors(out)
+        return made if self.returned is None else tuple([made[at] for at in self.returned])
+
+    def __call__(self, gradients: Any, x: Tensor | None, *others: Any) -> list[Tensor | None]:
+        """The gradients of x and of what else was given by position; outputs that nobody used get zeros for theirs."""
         if self.offloaded:
             x, self.offloaded = self.offloaded.restored(), None
         assert x is not None
-        memory, source = x.memory, Input(x)
+        *positional, needs = others
+        memory, inputs = x.memory, [x, *positional]
         scope, phase, of = memory.scope, memory.phase, memory.layer
         memory.record_event(RAN, scope)
         each = gradients if isinstance(gradients, list) else [gradients]
         given = [gradient or empty(memory, *like) for gradient, like in zip(each, self.shapes, strict=True)]
-        inner = x.detach()
-        inner.node = source
+        sources = [Input(tensor) if needed else None for tensor, needed in zip(inputs, needs, strict=True)]
+        inner = [_of_source(tensor, source) for tensor, source in zip(inputs, sources, strict=True)]
         memory.phase = RECOMPUTING
-        *positional, _needs = others
-        outputs = _tensors(self.layer(inner, *positional, *self.rest))
+        outer, memory.until_loss = memory.until_loss, []
+        outputs = self.returned_of(self.layer(*inner, *self.rest))
         memory.record_event(LEAVE, memory.scope)
-        result = Engine().inside(list(zip(outputs, given, strict=True)), source)
+        pairs = [(output, gradient) for output, gradient in zip(outputs, given, strict=True) if output.node]
+        result = Engine().inside(pairs, sources)
         memory.scope, memory.phase, memory.layer = scope, phase, of
+        memory.until_loss = outer
         return result
+
+
+def _of_source(x: Tensor | None, source: Input | None) -> Tensor | None:
+    """Without its history; one that needs no gradient has none."""
+    if x is None or source is None:
+        return x
+    inner = x.detach()
+    inner.node = source
+    return inner
 
 
 def _tensors(out: Any) -> tuple[Tensor, ...]:

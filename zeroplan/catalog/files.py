@@ -27,6 +27,21 @@ TAG = "__float__"
 """transformers 5 writes {"__float__": "Infinity"} (configuration_utils.py:_encode_special_floats)."""
 
 
+GZIP, RECORDING = b"\x1f\x8b", b'{"zeroplan_trace"'
+"""How a recording of a model begins."""
+
+
+def is_recording(path: Path) -> bool:
+    """Whether a file begins as one."""
+    try:
+        if not path.is_file():  # opening a pipe waits
+            return False
+        with open(path, "rb") as stream:
+            return stream.read(len(RECORDING)).startswith((GZIP, RECORDING))
+    except OSError:
+        return False
+
+
 def place_of(path: str | Path) -> str:
     """What errors and reports call a file."""
     return STANDARD_INPUT if str(path) == "-" else printable(str(path))

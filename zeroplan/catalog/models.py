@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.architectures.config import MAX_LAYERS, Config
 from zeroplan.architectures.defaults import assumed
 from zeroplan.architectures.keys import unread
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import ModelClass, config_class, known_fields, named
-from zeroplan.architectures.refused import QUANTIZATIONS, check_language_model, dequantized
+from zeroplan.architectures.refused import QUANTIZATIONS, check_language_model, dequantized, takes_images
 from zeroplan.architectures.registry import language_models
 from zeroplan.catalog import hub, other_files, presets
-from zeroplan.catalog.files import place_of, read_object
+from zeroplan.catalog.files import is_recording, place_of, read_object
 from zeroplan.catalog.quantization import bits_and_bytes, read_quantization
 from zeroplan.catalog.spelling import bare, is_quantized, without_quantization
 from zeroplan.errors import SpecError, UnknownNameError, ZeroplanError, printable
+from zeroplan.specs.images import Images
 from zeroplan.specs.model import Model
 
 EXPECTED = "a Hugging Face config.json"
@@ -26,8 +27,8 @@ SUGGESTION = "`zeroplan models` lists them; or write --model config.json"
 QUANTIZED = "quantized weights (4 or 8 bit) are not planned yet"
 
 
-def model(name: str, *, online: bool = True) -> Model:
-    """The model that `--model` names; `online`: the Hub may be asked for it.
+def model(name: str, *, online: bool = True, images: Images | None = None) -> Model:
+    """The model that `--model` names; `online`: the Hub may be asked for it. `images`: those of each sequence.
 
     Raises a `ZeroplanError` that says what to write instead.
     """
@@ -35,53 +36,155 @@ def model(name: str, *, online: bool = True) -> Model:
         raise SpecError("model", "an empty name", "a preset, a config.json or org/name", "llama-3.1-8b")
     path = Path(os.path.expanduser(name))
     if _exists(path) or name.endswith(".json") or name.startswith((".", "/", "~")):
-        return from_file(path)
+        return from_file(path, images=images)
     if cached := hub.cached(name):
-        return from_file(cached, name=name)
+        return from_file(cached, name=name, images=images)
     try:
-        return from_preset(name)
+        return _of_preset(name, images)
     except UnknownNameError as error:
         if hub.REPOSITORY.fullmatch(name):
-            return from_hub(name, online=online)
+            return from_hub(name, online=online, images=images)
         raise _quantized(name) or error from None
 
 
+def _of_preset(name: str, images: Images | None) -> Model:
+    """With its own images, or recorded with others. Raises `SpecError` where it cannot be."""
+    known = _of_text(from_preset(name), images)
+    if images and known.images and not images.are(known.images):
+        return _recorded(stated_config(name).content, name, known.name, images)
+    return known
+
+
+class StatedConfig(NamedTuple):
+    """A config.json that was named."""
+
+    content: dict[str, Any]
+    place: str
+    name: str
+    """Of the model."""
+    folder: Path | None = None
+    """Where it lies; None for a preset."""
+
+
+def stated_config(name: str) -> StatedConfig:
+    """What config.json says of the model that `--model` names. Raises a `ZeroplanError`."""
+    path = Path(os.path.expanduser(name))
+    if not (_exists(path) or name.endswith(".json")):
+        cached = hub.cached(name)
+        if cached is None and not hub.REPOSITORY.fullmatch(name):
+            preset, content = presets.load_model(name, SUGGESTION)
+            return StatedConfig(content["config"], f"preset {preset}", preset)
+        try:
+            path = cached or hub.fetched(name)
+        except hub.OutOfReachError as error:
+            raise hub.out_of_reach(name, error) from error
+    path = config_in(path) if os.path.isdir(path) else path
+    content = read_object(path, EXPECTED, special=True)
+    other_files.check_is_model(content, place_of(path), EXPECTED)
+    own = name if hub.REPOSITORY.fullmatch(name) and not _exists(Path(name)) else _label(path)
+    return StatedConfig(content, place_of(path), printable(own), path.parent)
+
+
+def _label(path: Path) -> str:
+    """The model's name by its file."""
+    return (path.parent.name if path.name == "config.json" else path.stem) or path.name
+
+
 def from_preset(name: str) -> Model:
-    """A shipped preset. Its content is checked by the tests, so its types are not checked again here."""
-    preset, content = presets.load("model", name, SUGGESTION)
-    fields = content["config"]
-    config = config_class(fields["model_type"], preset)(**known_fields(fields, preset))
-    source = f"preset {preset}: {content['source']}"
-    known = model_of(fields["model_type"], config, name=preset, source=source, content=fields)
+    """A shipped preset, described or recorded. Its content is checked by the tests, so its types are not checked again
+    here. Raises `UnknownNameError`.
+    """
+    preset, content = presets.load_model(name, SUGGESTION)
+    fields, source = content["config"], f"preset {preset}: {content['source']}"
+    if preset in presets.names(presets.RECORDED):
+        from zeroplan.catalog.recording import model_from_file  # where one is
+
+        known = model_from_file(presets.recording_of(preset), source=source, name=preset)
+    else:
+        config = config_class(fields["model_type"], preset)(**known_fields(fields, preset))
+        known = model_of(fields["model_type"], config, name=preset, source=source, content=fields)
     if bare("model", name) == bare("model", preset):
         return known
     unread = " (config.json of the repository is not read for it)" if "/" in name else ""
-    return known._replace(assumed=(f"{printable(name)} is preset {preset}{unread}",))
+    return known._replace(assumed=(*known.assumed, f"{printable(name)} is preset {preset}{unread}"))
 
 
-def from_file(path: Path, name: str = "") -> Model:
-    """A config.json, or the folder that holds it."""
+def from_file(path: Path, name: str = "", images: Images | None = None) -> Model:
+    """A config.json, the folder that holds it, or a recording."""
     if os.path.isdir(path):
         path = config_in(path)
+    if is_recording(path):
+        from zeroplan.catalog.recording import model_from_file  # where one is
+
+        return _with_images(model_from_file(path, source=place_of(path)), images, place_of(path))
     content, place = read_object(path, EXPECTED, special=True), place_of(path)
     other_files.check_is_model(content, place, EXPECTED)
     stated = named(content, place)
+    label = printable(name or _label(path))
+    if images and takes_images(content):
+        return _recorded(content, place, label, images)
     check_language_model(content, place)
     bits = bits_and_bytes(content.get("quantization_config"))
     packed = read_quantization(bits, place) if bits else None
     notes = [note for note in (stated.assumed, "" if packed else dequantized(content, place)) if note]
-    label = printable(name or (path.parent.name if path.name == "config.json" else path.stem) or path.name)
     if not stated.model_type:
-        from zeroplan.architectures.approximate import approximate  # not for the families that are described
-
-        known = approximate(content, place, label)._replace(assumed=tuple(notes), architecture=stated.architecture)
+        known = _undescribed(content, stated, place, label, notes)
     else:
         known = _described(content, stated, place, label, notes)
+    known = _of_text(known, images)
     if packed is None:
         return known
     from zeroplan.architectures.quantized import with_quantization  # where weights are
 
     return with_quantization(known, packed)
+
+
+def _of_text(known: Model, images: Images | None) -> Model:
+    """Raises `SpecError` for a model of text that is to have images."""
+    if images and not known.images:
+        raise SpecError("--images", f"{known.name}, a model of text", "a model that takes images; leave it out")
+    return known
+
+
+def _with_images(known: Model, images: Images | None, place: str) -> Model:
+    """A recorded model. Raises `SpecError` where other images were recorded."""
+    recorded = _of_text(known, images).images
+    if images and recorded and not images.are(recorded):
+        again = f"zeroplan trace {known.name} {images.options} -o {place}, with its config.json"
+        raise SpecError(place, f"recorded with {recorded.line}", images.line, again)
+    return known
+
+
+def _recorded(content: dict[str, Any], place: str, label: str, images: Images) -> Model:
+    """A model of images, recorded. Raises `SpecError` where it cannot be."""
+    from zeroplan.catalog.kept_recordings import recorded
+
+    known = recorded(content, label, place, images)
+    if isinstance(known, str):
+        command = f"zeroplan trace {place} {images.options}, where they are, and --model its file"
+        raise SpecError(place, f"a model of images that is not recorded: {known}", "its recording", command)
+    return known
+
+
+def _undescribed(content: dict[str, Any], stated: ModelClass, place: str, label: str, notes: list[str]) -> Model:
+    """A model of another family: recorded where torch and transformers are, else by the sizes that it names."""
+    from zeroplan.architectures.approximate import approximate  # not for the families that are described
+    from zeroplan.catalog.kept_recordings import installed, recorded
+
+    whole = {key: value for key, value in content.items() if key not in QUANTIZATIONS}
+    known = recorded(whole, label, place)
+    if not isinstance(known, str):
+        return known._replace(assumed=(*notes, *known.assumed))
+    why = known
+    trace = f"zeroplan trace {place} where they are"
+    try:
+        known = approximate(content, place, label)
+    except SpecError as error:
+        found = f"{error.found} and no recording: {why}"
+        write = "" if installed() else f"{trace}, and --model its file"
+        raise SpecError(error.place, found, f"{error.expected}, or a recording", write) from error
+    how = f"by its sizes, not recorded: {why} (`{trace}`)"
+    return known._replace(assumed=(*notes, how), architecture=stated.architecture)
 
 
 def _described(content: dict[str, Any], stated: ModelClass, place: str, label: str, notes: list[str]) -> Model:
@@ -114,13 +217,13 @@ def config_in(folder: Path) -> Path:
     return adapter if not _exists(config) and _exists(adapter) else config
 
 
-def from_hub(name: str, *, online: bool = True) -> Model:
+def from_hub(name: str, *, online: bool = True, images: Images | None = None) -> Model:
     """org/name from the Hub; where nothing can be asked, the preset of the same name under its publisher, as assumed.
 
     Raises `SpecError` where neither is to be had.
     """
     try:
-        return from_file(hub.fetched(name, online=online), name=name)
+        return from_file(hub.fetched(name, online=online), name=name, images=images)
     except hub.OutOfReachError as error:
         reason = str(error)
         if quantized := _quantized(name):
@@ -130,7 +233,8 @@ def from_hub(name: str, *, online: bool = True) -> Model:
         except ZeroplanError:
             raise hub.out_of_reach(name, error) from error
     assumed = f"{name} has the sizes of preset {preset.name}: its own config.json could not be read ({reason})"
-    return preset._replace(assumed=(f"{assumed}; a fine-tune may have added tokens",))
+    more = f"{assumed}; a fine-tune may have added tokens"
+    return _with_images(preset, images, name)._replace(assumed=(*preset.assumed, more))
 
 
 def _quantized(name: str) -> SpecError | None:

@@ -16,7 +16,8 @@ PRESETS = next(
     (folder for folder in (_PACKAGE / "presets", _PACKAGE.parent / "presets") if folder.is_dir()),
     _PACKAGE / "presets",
 )
-KINDS = {"model": "models", "GPU": "gpus", "cluster": "clusters"}
+RECORDED = "recorded model"
+KINDS = {"model": "models", RECORDED: "recordings", "GPU": "gpus", "cluster": "clusters"}
 
 
 @cache
@@ -42,6 +43,21 @@ def load(kind: str, name: str, suggestion: str = "") -> tuple[str, dict[str, Any
     return preset, _as_in(_parsed(kind, preset), spelling)
 
 
+def load_model(name: str, suggestion: str = "") -> tuple[str, dict[str, Any]]:
+    """The model preset of that name, described or recorded; no name is of both. Raises as `load` does."""
+    for kind in ("model", RECORDED):
+        try:
+            return load(kind, name)
+        except UnknownNameError:
+            continue
+    raise UnknownNameError("model", name, (*names("model"), *names(RECORDED)), suggestion)
+
+
+def recording_of(name: str) -> Path:
+    """The file of a recorded model's preset."""
+    return PRESETS / KINDS[RECORDED] / f"{name}.trace.json.gz"
+
+
 def usual_of(kind: str, name: str) -> tuple[str, ...]:
     """The other presets that a short name may mean as well, such as the A100 of 40 GB for `A100`."""
     wanted = bare(kind, name)
@@ -60,7 +76,7 @@ def _matching(kind: str, wanted: str) -> dict[str, str]:
     spelled = _spelled(kind)
     if matches := spelled.get(bare(kind, wanted)):
         return matches
-    if kind == "model" and "/" not in wanted:
+    if kind in ("model", RECORDED) and "/" not in wanted:
         return spelled.get(bare(kind, without_tuning(wanted)), {})
     sized = without_size(bare(kind, wanted)) if kind == "GPU" else None
     if sized is None:

@@ -1,23 +1,24 @@
-"""A recording as a file: gzipped JSON with a row for each thing that differs, so that identical layers stand once.
+"""A recording as a file: JSON with a row for each thing that differs, so that identical layers stand once.
 
-    {"zeroplan_trace": 1, "checksum": ..., "versions": {...}, "model": row, "program": row,
-     "rows": [[type, field, ...], ...]}
+    {"zeroplan_trace": 2, "checksum": ..., "recording": row, "rows": [[type, field, ...], ...]}
 
 A row refers to rows before it alone, as {"row": n}: nothing can refer to itself, and what is read is no larger than
-the file.
+the file. Rows of a program are read when it runs. It may be gzipped.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from zeroplan.architectures.recorded.modules import ModuleRecord, RecordedParameter
+from zeroplan.architectures.recorded.model import recorded_model
+from zeroplan.architectures.recorded.modules import ModuleRecord, RecordedBuffer, RecordedParameter
 from zeroplan.architectures.recorded.program import (
     Allocated,
     Backward,
@@ -25,6 +26,7 @@ from zeroplan.architectures.recorded.program import (
     Extent,
     Freed,
     GradientOf,
+    Keeps,
     Layout,
     Operator,
     Program,
@@ -32,26 +34,22 @@ from zeroplan.architectures.recorded.program import (
     Result,
     Saved,
 )
+from zeroplan.architectures.recorded.recording import Recording, Variant
+from zeroplan.catalog.files import GZIP, check_regular, place_of
 from zeroplan.errors import SpecError
+from zeroplan.specs.images import Images
+from zeroplan.specs.model import Model, ModelInput, Shape
 
-SCHEMA = 1
+SCHEMA = 2
 KINDS: tuple[type[Any], ...] = (
     Extent, Layout, Result, Saved, Allocated, Freed, GradientOf, Backward, Operator, Call, Release, Program,
-    RecordedParameter, ModuleRecord,
+    RecordedParameter, RecordedBuffer, ModuleRecord, Shape, ModelInput, Variant, Recording, Images, Keeps,
 )  # fmt: skip
 """Types of rows, by their number; one that is new comes last."""
 LARGEST = 64_000_000
 """Bytes of a file's text; a dense model's has under one million."""
+CUT_OFF = "something that is cut off, or no JSON"
 EXPECTED, WRITE = "a recording of zeroplan trace", "zeroplan trace MODEL -o model.trace.json"
-
-
-class Recording(NamedTuple):
-    """What was recorded of a model."""
-
-    modules: ModuleRecord
-    program: Program
-    versions: Mapping[str, str]
-    """Of torch and transformers."""
 
 
 class _Rows:
@@ -79,76 +77,136 @@ class _Rows:
         return self.seen[id(value)][1]
 
 
-def written(recording: Recording) -> bytes:
-    """The file's bytes."""
+def written(recording: Recording) -> str:
+    """The file's text."""
     rows = _Rows()
-    body = {
-        "versions": dict(recording.versions), "model": rows.written(recording.modules),
-        "program": rows.written(recording.program), "rows": rows.rows,
-    }  # fmt: skip
-    text = json.dumps(body, separators=(",", ":"))
-    whole = {"zeroplan_trace": SCHEMA, "checksum": _checksum(text), **body}
-    return gzip.compress(json.dumps(whole, separators=(",", ":")).encode(), mtime=0)
+    body = {"recording": rows.written(recording), "rows": rows.rows}
+    whole = {"zeroplan_trace": SCHEMA, "checksum": _checksum(_dumped(body)), **body}
+    return json.dumps(whole, separators=(",", ":")) + "\n"
+
+
+def from_file(path: Path) -> Recording:
+    """The recording in a file. Raises `SpecError`."""
+    check_regular(path, EXPECTED, LARGEST)
+    return read(path.read_bytes(), place_of(path))
+
+
+def model_from_file(path: Path, *, source: str, name: str = "") -> Model:
+    """The model whose recording is in a file; `source`: what screens call it. Raises `SpecError`."""
+    return recorded_model(from_file(path), source=source, name=name)
 
 
 def read(content: bytes, place: str) -> Recording:
     """The recording that a file's bytes are. Raises `SpecError`."""
-    whole = _json(content, place)
+    text = _text(content, place)
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SpecError(place, CUT_OFF, EXPECTED, WRITE) from error
+    if not isinstance(whole, dict) or "zeroplan_trace" not in whole:
+        raise SpecError(place, "other JSON", EXPECTED, WRITE)
     version = whole.pop("zeroplan_trace")
     if version != SCHEMA:
         raise SpecError(place, f"a recording of schema {version!r}", f"schema {SCHEMA}", WRITE)
     stated = whole.pop("checksum", None)
-    if stated != _checksum(json.dumps(whole, separators=(",", ":"))):
+    body = text[text.find(b'"recording":') - 1 :].strip()
+    same = stated == _checksum(b"{" + body[1:]) or stated == _checksum(_dumped(whole))
+    if not same:
         raise SpecError(place, "a recording that was altered", "one whose checksum is that of its content", WRITE)
-    try:
-        rows: list[Any] = []
-        for row in whole["rows"]:
-            rows.append(_row(row, rows))
-        modules = _checked(_referred(whole["model"], rows), ModuleRecord)
-        program = _checked(_referred(whole["program"], rows), Program)
-        versions = _checked(whole["versions"], dict[str, str])
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
-        raise SpecError(place, "a recording whose rows are not of its schema", EXPECTED, WRITE) from error
-    return Recording(modules, program, versions)
+    return _Reader(place, whole).recording()
 
 
-def _json(content: bytes, place: str) -> dict[str, Any]:
+def _text(content: bytes, place: str) -> bytes:
     try:
-        text = zlib.decompressobj(wbits=31).decompress(content, LARGEST + 1) if content[:2] == b"\x1f\x8b" else content
+        text = zlib.decompressobj(wbits=31).decompress(content, LARGEST + 1) if content.startswith(GZIP) else content
         if len(text) > LARGEST:
             raise SpecError(place, f"over {LARGEST:,} bytes", EXPECTED)
-        whole = json.loads(text)
-    except (zlib.error, ValueError, RecursionError) as error:
-        raise SpecError(place, "something that is cut off, or no JSON", EXPECTED, WRITE) from error
-    if not isinstance(whole, dict) or "zeroplan_trace" not in whole:
-        raise SpecError(place, "other JSON", EXPECTED, WRITE)
-    return whole
+    except zlib.error as error:
+        raise SpecError(place, CUT_OFF, EXPECTED, WRITE) from error
+    return text
 
 
-def _checksum(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _dumped(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
-def _referred(value: Any, rows: list[Any]) -> Any:
-    """Lists as tuples, and the rows that are referred to."""
-    if isinstance(value, list):
-        return tuple([_referred(each, rows) for each in value])
-    if isinstance(value, dict):
-        number = value["row"]
-        if type(number) is not int or not 0 <= number < len(rows):
+def _checksum(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+class _Reader:
+    """Rows of a file, each made when it is first referred to."""
+
+    def __init__(self, place: str, whole: dict[str, Any]) -> None:
+        self.place, self.whole = place, whole
+        self.made: dict[int, Any] = {}
+
+    def recording(self) -> Recording:
+        """All but its programs. Raises `SpecError`."""
+        with self.of_schema():
+            number = self.whole["recording"]["row"]
+            row = self.whole["rows"][number]
+            at = 1 + Recording._fields.index("programs")
+            programs, row[at] = _Programs(self, list(row[at])), []
+            recording = self.row(number)
+            if type(recording) is not Recording:
+                raise ValueError
+            if any(not 0 <= each.program < len(programs) for each in recording.variants):
+                raise ValueError
+            return recording._replace(programs=programs)
+
+    @contextmanager
+    def of_schema(self) -> Iterator[None]:
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
+            raise SpecError(self.place, "a recording whose rows are not of its schema", EXPECTED, WRITE) from error
+
+    def referred(self, value: Any, before: int) -> Any:
+        """Lists as tuples, and rows that are referred to, which come before that one."""
+        if isinstance(value, list):
+            return tuple([self.referred(each, before) for each in value])
+        if isinstance(value, dict):
+            number = value["row"]
+            if type(number) is not int or not 0 <= number < before:
+                raise ValueError
+            if number not in self.made:
+                self.made[number] = self.row(number)
+            return self.made[number]
+        return value
+
+    def row(self, number: int) -> Any:
+        place, *stated = self.whole["rows"][number]
+        kind = KINDS[place] if type(place) is int and place >= 0 else None
+        if kind is None:
             raise ValueError
-        return rows[number]
-    return value
+        fields = [self.referred(each, number) for each in stated]
+        if len(fields) != len(CHECKS[kind]):
+            raise ValueError
+        return kind(*[check(field) for check, field in zip(CHECKS[kind], fields, strict=True)])
 
 
-def _row(row: list[Any], rows: list[Any]) -> Any:
-    kind = KINDS[row[0]] if type(row[0]) is int and row[0] >= 0 else None
-    if kind is None:
-        raise ValueError
-    fields = [_referred(each, rows) for each in row[1:]]
-    if len(fields) != len(CHECKS[kind]):
-        raise ValueError
-    return kind(*[check(field) for check, field in zip(CHECKS[kind], fields, strict=True)])
+class _Programs(Sequence[Program]):
+    """Those of a file, each read when it is first looked at."""
+
+    def __init__(self, reader: _Reader, rows: list[Any]) -> None:
+        self.reader, self.rows = reader, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getitem__(self, at: Any) -> Any:
+        stated = self.rows[at]
+        with self.reader.of_schema():
+            program = self.reader.referred(stated, len(self.reader.whole["rows"]))
+            if type(program) is not Program:
+                raise ValueError
+            return program
 
 
 Check = Callable[[Any], Any]
@@ -159,6 +217,8 @@ def _check_of(annotation: Any) -> Check:
     origin, of = get_origin(annotation), get_args(annotation)
     if origin in (UnionType, Union):
         return _one_of([_check_of(each) for each in of])
+    if origin is Sequence:
+        return _tuple_of([_check_of(of[0])], many=True)
     if origin is tuple:
         return _tuple_of([_check_of(each) for each in of if each is not ...], many=of[-1] is ...)
     if origin in (dict, Mapping) or getattr(origin, "__name__", "") == "Mapping":
@@ -200,10 +260,6 @@ def _mapping_of(key_check: Check, check_value: Check) -> Check:
         return {key_check(key): check_value(each) for key, each in pairs}
 
     return check
-
-
-def _checked(value: Any, annotation: Any) -> Any:
-    return _check_of(annotation)(value)
 
 
 CHECKS: dict[type[Any], list[Check]] = {

@@ -41,7 +41,7 @@ FRONT: tuple[tuple[str, Rows], ...] = (
     ("Check", (
         ("check", "What DeepSpeed refuses or ignores in a config"),
         ("diff", "What differs between two configs, and by how much"),
-        ("verify", "Run DeepSpeed without a GPU beside the prediction"),
+        ("trace, verify", "Record any model; run DeepSpeed without a GPU"),
         ("observe", "The log of a run beside the prediction"),
         ("calibrate", "Measure this machine for --cluster"),
     )),
@@ -54,6 +54,7 @@ FRONT: tuple[tuple[str, Rows], ...] = (
 """Every command, with as many words as fit beside it."""
 
 ARGUMENTS = {
+    "model": "A config.json, its folder, a preset or org/name.",
     "word": "A size (7B), or what --model takes. Of matrix: or several, 7B,13B.",
     "files": "ds_config.json, or a folder of them; YAML of accelerate launch, or of TrainingArguments that name one; "
     "- is standard input.",
@@ -128,6 +129,14 @@ PAGES: dict[str, Page] = {
             ("zeroplan explain needed --params 7B --gpus 8", "with its values"),
         ),
         ("term", "params", "model", "seq", "stage", "gpus", "gpu", "json"),
+    ),
+    "trace": Page(
+        (
+            ("zeroplan trace gpt2", "writes gpt2.trace.json"),
+            ("zeroplan trace gpt2 -o model.trace.json", "under another name"),
+            ("zeroplan trace gpt2 -o model.trace.json --force", "again"),
+        ),
+        ("model", "images", "image_size", "attention", "precision", "output", "force"),
     ),
     "verify": Page(
         (

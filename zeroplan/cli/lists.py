@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from zeroplan.catalog import hardware, presets
 from zeroplan.catalog.models import from_preset
+from zeroplan.catalog.presets import RECORDED
 from zeroplan.specs.cluster import Cluster, Gpu, SourcedValue
+from zeroplan.specs.images import Images
 from zeroplan.units import count, gib
 
 if TYPE_CHECKING:
@@ -21,17 +23,42 @@ def models(name: str | None, *, json: bool) -> int:
     """All model presets, or every tensor of one model (a preset, a config.json or org/name)."""
     if name is not None:
         return _tensors(name, json=json)
-    rows = [from_preset(preset) for preset in presets.names("model")]
+    rows = [_described(name) for name in presets.names("model")] + [_recorded(name) for name in presets.names(RECORDED)]
     if json:
         from zeroplan.schema.presets import ModelPreset, ModelPresets
 
         return _dumped(ModelPresets(models=[
-            ModelPreset(model=one.name, family=one.family, parameters=one.parameters, layers=one.shape.layers,
-                        hidden=one.shape.hidden) for one in rows
+            ModelPreset(model=one.name, family=one.family, parameters=one.parameters, layers=one.layers,
+                        hidden=one.hidden, images=one.images) for one in rows
         ]))  # fmt: skip
-    return _listed("models", ["model", "family", "parameters", "layers", "hidden"], [
-        (one.name, one.family, count(one.parameters), str(one.shape.layers), str(one.shape.hidden)) for one in rows
+    return _listed("models", ["model", "family", "parameters", "layers", "hidden", "images"], [
+        (one.name, one.family, count(one.parameters), str(one.layers), str(one.hidden),
+         one.images.short if one.images else "") for one in rows
     ])  # fmt: skip
+
+
+class Row(NamedTuple):
+    """A model preset."""
+
+    name: str
+    family: str
+    parameters: int
+    layers: int
+    hidden: int
+    images: Images | None = None
+
+
+def _described(name: str) -> Row:
+    model = from_preset(name)
+    return Row(model.name, model.family, model.parameters, model.shape.layers, model.shape.hidden)
+
+
+def _recorded(name: str) -> Row:
+    """As its preset says: a recording takes longer to read."""
+    _name, content = presets.load(RECORDED, name)
+    images = Images(**content["images"]) if content["images"] else None
+    parameters, layers, hidden = (content[key] for key in ("parameters", "layers", "hidden"))
+    return Row(name, content["config"]["model_type"], parameters, layers, hidden, images)
 
 
 def gpus(*, json: bool) -> int:

@@ -45,7 +45,11 @@ EXPERT = "expert parallelism is not planned: experts are sharded by ZeRO as othe
 PACKING = (
     "packing is not planned: every sequence has --seq tokens of one document; write --seq for the packed length"
 )
-IMAGES = "images, video and audio are not planned: a text model trains here on tokens; leave it out for the text model"
+IMAGES = (
+    "images are said by their number and their size as the processor makes them: write --images 1 --image-size 448x448 "
+    "with the config.json of a model of images"
+)
+VIDEO = "video and audio are not planned: models train here on text, or on text and images; leave it out"
 OF_NO_STEP = "it changes neither the memory nor the time of a step; leave it out, and write --tokens for a whole run"
 EVALUATION = "evaluation and generation are not planned: the numbers are of training steps; leave it out"
 
@@ -55,7 +59,7 @@ FOREIGN: tuple[Foreign, ...] = (
              "train-type", "tuner-type", "target-modules", "modules-to-save", "pissa-*"), ADAPTERS),
     Foreign(("qlora", "load-in-*", "quant*", "bnb-*", "double-quantization", "use-bnb-*"), QUANTIZED),
     Foreign(("gptq*", "awq*", "hqq*", "eetq*"), OTHER_BITS),
-    Foreign(("freeze-*", "trainable-*", "unfrozen-parameters"), FROZEN),
+    Foreign(("freeze-*", "trainable-*", "unfrozen-parameters", "vision-tower*"), FROZEN),
     Foreign(("ref", "ref-*", "reference-*", "reward-*", "teacher*", "dpo", "ppo", "grpo", "rlhf*", "orpo", "kto",
              "vllm*", "draft-model"), SECOND_MODEL),
     Foreign(("fsdp*",), FSDP),
@@ -64,7 +68,8 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign(("sp", "sp-*", "cp", "cp-*", "sequence-parallel*", "context-parallel*", "ulysses*"), SEQUENCE),
     Foreign(("ep", "ep-*", "expert-*", "autoep*"), EXPERT),
     Foreign(("packing", "packing-*", "neat-packing", "sample-packing", "padding-free"), PACKING),
-    Foreign(("image*", "video*", "audio*", "vision-*", "max-pixels", "min-pixels", "freeze-vit"), IMAGES),
+    Foreign(("image*", "max-pixels", "min-pixels", "max-image*"), IMAGES),
+    Foreign(("video*", "audio*"), VIDEO),
     Foreign(("learning-rate", "lr", "lr-*", "min-lr", "warmup-*", "weight-decay", "adam-*", "num-train-epochs",
              "epochs", "max-steps", "logging-*", "save-*", "output-dir", "overwrite-output-dir", "report-to",
              "run-name", "seed", "do-train", "dataset*", "train-file", "push-to-hub", "ddp-timeout"), OF_NO_STEP),

@@ -120,7 +120,9 @@ def _reasons(
 
 
 def _assumptions(sizes: Mapping[str, int]) -> list[tuple[str, dict[str, int | Fraction]]]:
-    """What a paper takes for granted of the sizes, as far as this model is otherwise."""
+    """What a paper takes for granted of the sizes, as far as this model is otherwise; a recording's have no letters."""
+    if "h" not in sizes:
+        return []
     h, n, result = sizes["h"], sizes["n"], list[tuple[str, dict[str, int | Fraction]]]()
     if sizes["w"] != HALF:
         result.append((f"elements of {sizes['w']} bytes, not 2", {"w": HALF}))

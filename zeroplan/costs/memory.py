@@ -6,10 +6,10 @@ from zeroplan.costs.activations import ClosedFormActivations
 from zeroplan.costs.allocations import PassProfile, Snapshots, as_lines
 from zeroplan.costs.passes import at_work, pass_peak, timeline_of
 from zeroplan.formulas import transient
-from zeroplan.ledger import Detail, Line, Moment, Tier, line
+from zeroplan.ledger import DTYPE_BYTES, Detail, Line, Moment, Tier, line
 from zeroplan.specs.execution import PassTimeline
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import IDS, OF_TOKENS, VALUES
+from zeroplan.specs.model import IDS, OF_TOKENS, VALUES, ModelInput
 
 
 class PhaseMemory(NamedTuple):
@@ -111,7 +111,7 @@ def timeline(
 
     `init`: all that is alive where `initialize` has most.
     """
-    trained = (*resident, line("token ids", transient.token_ids, "int64", t=job.tokens), *_labels(job))
+    trained = (*resident, line("token ids", transient.token_ids, "int64", t=job.tokens), *beside_token_ids(job))
     updated = tuple(entry for entry in trained if entry.name not in phase_memory.away_in_the_step)
     unborn = (*phase_memory.away_in_the_step, *MADE_BY_THE_STEP)
     started = tuple(entry for entry in trained if entry.name not in unborn)
@@ -129,8 +129,18 @@ def timeline(
     )
 
 
-def _labels(job: Job) -> tuple[Line, ...]:
-    """A classifier's, beside the token ids."""
+def beside_token_ids(job: Job) -> tuple[Line, ...]:
+    """A classifier's, and what a model takes beside the token ids."""
+    return (*_of_classifier(job), *(_input(job, each) for each in job.model.inputs))
+
+
+def _input(job: Job, of: ModelInput) -> Line:
+    dtype = job.strategy.dtype if of.dtype == "training" else of.dtype
+    count = job.strategy.micro_batch * of.per_sequence + job.tokens * of.per_token
+    return line(of.name, transient.labels, dtype, alive=count, w=DTYPE_BYTES[dtype])
+
+
+def _of_classifier(job: Job) -> tuple[Line, ...]:
     labels = job.model.labels
     if labels == IDS:
         return ()

@@ -14,10 +14,25 @@ PASS_ARGUMENTS = ("bert", "gpt2", "gpt_bigcode")
 def check(job: Job) -> None:
     """Raises `ContradictionError` for a checkpointing that this model cannot run with."""
     kind = job.strategy.checkpointing
+    if kind != "none" and not job.model.checkpoints:
+        raise ContradictionError(
+            f"--checkpointing: found {kind} for {job.model.name}, whose class transformers does not checkpoint "
+            f"({job.model.architecture}.supports_gradient_checkpointing is false); write --checkpointing none"
+        )
+    if job.strategy.recomputing.reentrant and job.model.hands_through:
+        raise ContradictionError(
+            f"--checkpointing: found {kind} for {job.model.name}, whose layers return tensors that they are given: "
+            "what a reentrant checkpoint makes of them is not planned; write --checkpointing full"
+        )
     if kind == SELECTIVE and job.strategy.attention in job.model.own_attention:
         raise ContradictionError(
             f"--checkpointing: found selective for {job.model.family}, whose layers compute {job.strategy.attention} "
             "attention themselves and not through transformers' AttentionInterface, which is what can be wrapped; "
+            "write --checkpointing full"
+        )
+    if kind == SELECTIVE and job.model.is_recorded:
+        raise ContradictionError(
+            f"--checkpointing: found selective for {job.model.name}, in whose recording attention is not by itself; "
             "write --checkpointing full"
         )
     if kind == PRODUCTS and (what := job.model.changes_products):

@@ -9,12 +9,13 @@ from zeroplan.emit.check_command import checked
 from zeroplan.emit.checkpointing import call, in_the_script
 from zeroplan.emit.launch import Launch
 from zeroplan.emit.script import NAME as SCRIPT
-from zeroplan.emit.script import STEPS, bits_and_bytes
+from zeroplan.emit.script import STEPS, bits_and_bytes, has_one
 from zeroplan.emit.trainer import training_arguments
 from zeroplan.fit import PLACES, TierFit
 from zeroplan.ledger import total
 from zeroplan.plan import label
 from zeroplan.search import Candidate
+from zeroplan.sources import DEEPSPEED, transformers_of
 from zeroplan.specs.job import Job
 from zeroplan.specs.scope import scope
 from zeroplan.specs.strategy import FLOATING, Strategy
@@ -76,7 +77,7 @@ def readme(
         f"# {_model(chosen.job)} on {chosen.job.ranks} GPU{'s' * (chosen.job.ranks > 1)}: {label(chosen)}",
         "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in _numbers(chosen))]),
         scope([chosen.job.model], chosen.job.workload.seq).line,
-        "Memory and traffic are counted as DeepSpeed 0.19.8 and transformers 5.23.0 behave; no step was measured.",
+        _counted_as(chosen.job),
         "## Files",
         "\n".join(["| file | what for |", "|---|---|", *files]),
         "## Start",
@@ -96,12 +97,11 @@ def readme(
 def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> list[str]:
     """What the files cannot do by themselves."""
     strategy = job.strategy
-    lines = [f'Sequences of {job.workload.seq} tokens; `attn_implementation="{strategy.attention}"`.']
-    lines += AT_START[target] + _build(job)
+    lines = [_given(job), *AT_START[target], *_build(job)]
     if target != "hf":
         lines.append(f"The training DataLoader has `batch_size={strategy.micro_batch}`.")
     if job.model.quantization:
-        has_script = bool(job.model.config)
+        has_script = has_one(job)
         bits = ", ".join(f"{name}={value}" for name, value in bits_and_bytes(job).items())
         lines.append(
             "Weights are quantized as they are loaded: `from_pretrained(..., quantization_config="
@@ -116,11 +116,11 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
         )
         if job.model.quantization:
             lines.append("`prepare_model_for_kbit_training` is not called: it puts what is not quantized into float32.")
-        elif job.model.config:
+        elif has_one(job):
             lines.append("train.py gives the model random weights: load yours in its place, `from_pretrained(name)`.")
     turned_on = call(strategy.checkpointing, target)
     if turned_on:
-        how = f"`{turned_on}`, as train.py has it" if job.model.config else in_the_script(strategy.checkpointing)
+        how = f"`{turned_on}`, as train.py has it" if has_one(job) else in_the_script(strategy.checkpointing)
         lines.append(f"Checkpointing ({strategy.checkpointing}): {how}.")
     lines += _optimizer(job, target)
     if target == "accelerate":
@@ -131,6 +131,13 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
     if strategy.kernels == "liger-loss" and target == "hf":
         lines.append("`liger_kernel_config` cannot be given on a command line: read `training_arguments.json`.")
     return lines + (_at_stage_3(job, target) if strategy.stage == 3 else [])
+
+
+def _given(job: Job) -> str:
+    """What the model is given, and its attention."""
+    images = job.model.images
+    with_them = f", among them those of {images.line}, {images.tokens:,} tokens each" if images else ""
+    return f'Sequences of {job.workload.seq} tokens{with_them}; `attn_implementation="{job.strategy.attention}"`.'
 
 
 def _build(job: Job) -> list[str]:
@@ -198,6 +205,14 @@ def _is_of(name: str, job: Job) -> bool:
 
 def _model(job: Job) -> str:
     return job.model.name if job.model.inferred else f"{job.model.name} ({count(job.model.weights)} parameters)"
+
+
+def _counted_as(job: Job) -> str:
+    model = job.model
+    like = f"transformers {transformers_of(model.family)} behave"
+    if model.recorded_with:
+        like = f"the model's own operators behave, recorded with {model.recorded_with}"
+    return f"Memory and traffic are counted as DeepSpeed {DEEPSPEED} and {like}; no step was measured."
 
 
 def _numbers(chosen: Candidate) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from zeroplan.catalog.other_files import ADAPTER, ADAPTER_FILE
 from zeroplan.deepspeed.write import LEARNING_RATE
 from zeroplan.emit.checkpointing import FILE, call, checkpointing_file
 from zeroplan.specs.job import Job
+from zeroplan.specs.model import IDS, OF_SEQUENCES, OF_TOKENS, VALUES
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.quantization import INT8
 from zeroplan.specs.strategy import Strategy
@@ -76,7 +77,7 @@ def main():
     for step in range(arguments.steps):
         for _ in range(engine.gradient_accumulation_steps()):
             tokens = torch.randint(config.get_text_config().vocab_size, shape, device=engine.device)
-            loss = engine(input_ids=tokens, labels=tokens).loss
+            loss = engine(input_ids=tokens, labels={batch_labels}).loss
             engine.backward(loss)
             engine.step()
         if engine.global_rank == 0:
@@ -166,7 +167,7 @@ class RandomTokens(torch.utils.data.Dataset):
 
     def __getitem__(self, index):
         tokens = torch.randint(self.vocabulary, (self.length,))
-        return {"input_ids": tokens, "labels": tokens}
+        return {{"input_ids": tokens, "labels": {labels}}}
 '''
 SHARED = "    shared = HfDeepSpeedConfig(plan)  # while it lives, stage 3 shares models out as they are made\n"
 STARTED = "    deepspeed.init_distributed()  # stage 3 counts the processes; on CPUs the Trainer joins them later\n"
@@ -178,6 +179,18 @@ if __name__ == "__main__":
         torch.distributed.destroy_process_group()  # else its threads may abort a process that is done
 '''
 EARLY = "import torch._dynamo.polyfills.loader  # transformers would import it where stage 3 has replaced torch.empty"
+AUTO = {
+    "ForSequenceClassification": "ForSequenceClassification", "ForTokenClassification": "ForTokenClassification",
+    "ForMaskedLM": "ForMaskedLM", "ForConditionalGeneration": "ForSeq2SeqLM",
+}  # fmt: skip
+"""By the ends of classes; others are language models."""
+LABELS = {
+    IDS: ("tokens", "tokens"),
+    OF_TOKENS: ("torch.zeros_like(tokens)", "torch.zeros_like(tokens)"),
+    OF_SEQUENCES: ("torch.tensor(0)", "torch.zeros_like(tokens[:, 0])"),
+    VALUES: ("torch.tensor(0, dtype=torch.{dtype})", "torch.zeros_like(tokens[:, 0], dtype=torch.{dtype})"),
+}
+"""What a sequence is learned with, and a batch."""
 TEXTS = {"hf": HF, "deepspeed": DEEPSPEED, "accelerate": ACCELERATE, "lightning": LIGHTNING}
 WHO = {
     "hf": "transformers' Trainer", "deepspeed": "DeepSpeed", "accelerate": "Accelerate",
@@ -197,9 +210,17 @@ def own_files(job: Job, target: str) -> dict[str, str]:
     """train.py and what it reads and imports, by name; nothing where no config.json of the model is known."""
     if not job.model.config:
         return {}
-    files = {NAME: train_script(job, target), MODEL: json.dumps(job.model.config, indent=2) + "\n"}
+    config = {MODEL: json.dumps(job.model.config, indent=2) + "\n"}
+    if not has_one(job):
+        return config | adapter_file(job)
+    files = {NAME: train_script(job, target), **config}
     lines = checkpointing_file(job.strategy)
     return files | adapter_file(job) | ({FILE: lines} if lines else {})
+
+
+def has_one(job: Job) -> bool:
+    """Whether a script can be written: images come from the model's own processor."""
+    return bool(job.model.config) and not job.model.images
 
 
 def adapter_file(job: Job) -> dict[str, str]:
@@ -214,7 +235,8 @@ def adapter_file(job: Job) -> dict[str, str]:
 def train_script(job: Job, target: str) -> str:
     """The text of train.py."""
     strategy, by_config = job.strategy, bool(OPTIMIZERS[job.strategy.optimizer].config_type)
-    auto = "AutoModelForMaskedLM" if _is_encoder(job) else "AutoModelForCausalLM"
+    auto = auto_class(job)
+    labels, batch_labels = (each.format(dtype=strategy.dtype) for each in LABELS[job.model.labels])
     lines = [*_adapting(job, target), *_freezing(job), *_asking_for_gradients(job), *_calls(strategy, target)]
     made, more = OWN_OPTIMIZERS.get(strategy.optimizer, ("", "")), []
     if target != "hf" and not by_config:
@@ -242,7 +264,8 @@ def train_script(job: Job, target: str) -> str:
         matching="from fnmatch import fnmatchcase\n" if job.model.freeze else "",
         imports="".join(f"{line}\n" for line in more),
         weights=_quantization(job) if job.model.quantization else "",
-        tokens=TOKENS,
+        tokens=TOKENS.format(labels=labels),
+        batch_labels=batch_labels,
         seq=job.workload.seq,
         steps=STEPS,
         micro_batch=strategy.micro_batch,
@@ -264,11 +287,17 @@ def _config(job: Job, target: str, indent: str) -> str:
     """Lines that read config.json; a model that is loaded has its own, and data need the size of the vocabulary."""
     if job.model.quantization:
         return "" if target == "lightning" else f"{indent}config = AutoConfig.from_pretrained(HERE)\n"
-    return f"{indent}config = AutoConfig.from_pretrained(HERE)\n{indent}config.use_cache = False\n"
+    lines = ["config = AutoConfig.from_pretrained(HERE)", "config.use_cache = False"]
+    if job.model.labels in (OF_SEQUENCES, VALUES) and not isinstance(job.model.config.get("pad_token_id"), int):
+        lines.append("config.pad_token_id = 0  # put in your tokenizer's: the last token before it is read")
+    return "".join(f"{indent}{line}\n" for line in lines)
 
 
-def _is_encoder(job: Job) -> bool:
-    return job.model.family == "bert" and not job.model.config.get("is_decoder")
+def auto_class(job: Job) -> str:
+    """Which AutoModel of transformers gives the model's class."""
+    name, is_encoder = job.model.architecture, job.model.family == "bert" and not job.model.config.get("is_decoder")
+    ending = next((each for each in AUTO if name.endswith(each)), "ForMaskedLM" if is_encoder else "ForCausalLM")
+    return f"AutoModel{AUTO.get(ending, ending)}"
 
 
 def bits_and_bytes(job: Job) -> dict[str, str]:

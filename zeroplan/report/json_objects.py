@@ -19,7 +19,7 @@ from zeroplan.schema.json_object import JsonDocument, as_json, copied
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
-from zeroplan.specs.scope import EXCLUDED, Scope
+from zeroplan.specs.scope import Scope
 from zeroplan.specs.strategy import Strategy
 from zeroplan.symbols import BY_LETTER, SYMBOLS
 
@@ -93,7 +93,7 @@ def fit_object(verdict: Fit) -> memory.FitObject:
 def scope_object(scope: Scope) -> job.ScopeObject:
     """The job that the numbers are of."""
     return job.ScopeObject(
-        trains=scope.trains, model=scope.model, loss=scope.loss, tokens_per_sequence=scope.seq, excluded=EXCLUDED,
+        trains=scope.trains, model=scope.model, loss=scope.loss, tokens_per_sequence=scope.seq, excluded=scope.excluded,
         unplanned=scope.unplanned, line=scope.line,
     )  # fmt: skip
 

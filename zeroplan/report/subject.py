@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from zeroplan.fit import Fit
-from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER, TRANSFORMERS
+from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER, TRANSFORMERS, transformers_of
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.specs.scope import Scope
@@ -43,6 +43,15 @@ COMPARED_BUT_FLASH = (
 APPROXIMATED = (
     "An approximation: its family is not described, and its sizes are planned in layers like Llama's. Described "
     "families planned so need as much memory as planned themselves, within {:.0%}; no run of this family was compared."
+)
+
+RECORDED = (
+    f"Its operators are those that {{}} ran on the meta device when it was recorded; what DeepSpeed {DEEPSPEED} holds "
+    "and moves for them is as in recorded runs of other models. 47 models recorded so ran under DeepSpeed, 180 of 188 "
+    "runs equal (docs/recordings.md); this one was compared with none: zeroplan verify does."
+)
+RECORDED_FLASH = (
+    f" What flash-attn's function holds is as {FLASH_ATTN}'s source says: its kernels ran in none."
 )
 
 
@@ -89,8 +98,15 @@ def not_counted(job: Job) -> list[RenderableType]:
 
 
 def _compared(job: Job) -> str:
+    """Naming the transformers that the model's family is described as."""
+    return _compared_with(job).replace(TRANSFORMERS, transformers_of(job.model.family))
+
+
+def _compared_with(job: Job) -> str:
     if job.model.approximate:
         return APPROXIMATED.format(job.model.approximate)
+    if job.model.recorded_with:
+        return RECORDED.format(job.model.recorded_with) + RECORDED_FLASH * bool(job.strategy.flash)
     if job.strategy.autocast:
         return COMPARED_BUT_AUTOCAST
     if job.strategy.flash:

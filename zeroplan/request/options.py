@@ -78,6 +78,12 @@ class Options(ForScript):
         values.parameters, MODEL, "7B", "Parameter count, when only that is known."
     )
     model: str | None = option(values.text, MODEL, "NAME", "Preset, config.json or its folder, or org/name.")
+    images: int | None = option(
+        values.count("1"), MODEL, "N", "Images of each sequence, whose words are among its tokens. 0: text alone."
+    )
+    image_size: tuple[int, int] | None = option(
+        values.image_size, MODEL, "HxW", "Their height and width in pixels, as the model's processor makes them."
+    )
     freeze: tuple[str, ...] | None = option(
         values.patterns, MODEL, "PATTERN",
         "Parameters that do not train. By their names, as in *embed_tokens*; may be repeated.", repeats=True,
@@ -231,6 +237,8 @@ class Words(TypedDict, total=False):
 
     params: Numbers | None
     model: Paths | None
+    images: Number | None
+    image_size: str | Sequence[int] | None
     freeze: str | Sequence[str] | None
     train: str | Sequence[str] | None
     lora: Number | None

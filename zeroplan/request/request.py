@@ -25,6 +25,7 @@ from zeroplan.request.strategy import (
 from zeroplan.request.trained import model_under_adapter, of_quantized, read_trained
 from zeroplan.request.values import parameters
 from zeroplan.specs.cluster import Cluster
+from zeroplan.specs.images import NO_IMAGES, Images
 from zeroplan.specs.job import EngineVersion, Job
 from zeroplan.specs.model import Model, Unplanned
 from zeroplan.specs.scope import Scope, scope
@@ -185,6 +186,19 @@ def read_model(
     return read_trained(options, model, file), assumed
 
 
+def read_images(options: Options) -> Images | None:
+    """The images of each sequence. Raises `ContradictionError` where their number or their size alone is stated."""
+    if options.images is None and options.image_size is None:
+        return None
+    if options.images == 0 and options.image_size is None:
+        return NO_IMAGES
+    if not options.images or options.image_size is None:
+        known, missing = ("--images", "--image-size") if options.image_size is None else ("--image-size", "--images")
+        example = Images(options.images or 1, *(options.image_size or (448, 448))).options
+        raise ContradictionError(f"{known} without {missing}: both say what images a sequence has; write {example}")
+    return Images(options.images, *options.image_size)
+
+
 def read_untrained(options: Options, default_params: str | None) -> tuple[Model, tuple[str, ...]]:
     """The same, as it is before anybody says what of it trains."""
     if options.params is not None and options.model is not None:
@@ -193,9 +207,11 @@ def read_untrained(options: Options, default_params: str | None) -> tuple[Model,
     if named is not None:
         from zeroplan.catalog.models import model
 
-        return model(named), ()
+        return model(named, images=read_images(options)), ()
     from zeroplan.architectures.infer import infer
 
+    if read_images(options):
+        raise ContradictionError("--images is of a model that takes images; write --model config.json, not --params")
     if options.params is None and default_params is None:
         raise ContradictionError("no model: write --params 7B, or --model llama-3.1-8b, or --model config.json")
     size = options.params or parameters("params", default_params)

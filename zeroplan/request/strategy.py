@@ -40,9 +40,6 @@ or newer" (csrc/flash_attn/flash_api.cpp, hopper/flash_api.cpp). Those of versio
 (hopper/setup.py): Ampere and Ada run them (Dao-AILab/flash-attention#1049, and transformers 5.23.0 asks for 8 in
 modeling_flash_attention_utils.py), and Blackwell finds "no kernel image" (#2593)."""
 
-SINCE = {"gptj": "5.24"}
-"""The version of transformers with which a family has sdpa, where that is newer than the one that numbers are of."""
-
 
 class Reading(NamedTuple):
     """What is fixed of a strategy, and what was assumed of the job."""
@@ -200,9 +197,8 @@ def read_attention(fixed: Mapping[str, Any], model: Model) -> Reading:
 
 
 def _no_sdpa(model: Model) -> str:
-    """That the version that is planned has none, and since which version there is one."""
-    newer = f" ({SINCE[model.family]} has, and keeps less by default)" if model.family in SINCE else ""
-    return f"transformers {TRANSFORMERS} has no sdpa for {model.family}{newer}"
+    """That the version that is planned has none."""
+    return f"transformers {TRANSFORMERS} has no sdpa for {model.family}"
 
 
 def check_operators(fixed: Mapping[str, Any], model: Model, card: Gpu | None) -> None:
@@ -259,6 +255,11 @@ def _check_kernels(fixed: Mapping[str, Any], model: Model) -> None:
     kernels = fixed.get("kernels", "transformers")
     if kernels == "transformers":
         return
+    if model.is_recorded:
+        raise ContradictionError(
+            f"--kernels: found {kernels} for {model.name}, whose recording has transformers' own operators; "
+            "write --kernels transformers"
+        )
     if model.family not in LIGER_FAMILIES:
         raise ContradictionError(
             f"--kernels: found {kernels} for {model.family}, which liger-kernel does not patch, expected one of "

@@ -167,6 +167,12 @@ def parameters(name: str, value: Any) -> Written[int]:
     return Written(read_count(typed), typed)
 
 
+def count(example: str) -> Reader:
+    """A whole number from 0."""
+    from_one = integer(example)
+    return lambda name, value: 0 if _whole(value) == 0 or value == "0" else from_one(name, value)
+
+
 def integer(example: str = "8") -> Reader:
     """A whole number from 1."""
 
@@ -195,6 +201,16 @@ def adapter_rank(name: str, value: Any) -> int:
             f"{LARGEST_RANK:,}; write {flag(name)} 16"
         )
     return found
+
+
+def image_size(name: str, value: Any) -> tuple[int, int]:
+    """Height and width in pixels: 448x448, or two numbers."""
+    typed = written(name, value)
+    match = re.fullmatch(r"([1-9][0-9]{0,4}) ?[xX×*,] ?([1-9][0-9]{0,4})", typed.strip())
+    if match is None:
+        expected = "height and width in pixels"
+        raise QuantityError(f"{flag(name)}: found {shown(typed)}, expected {expected}; write {flag(name)} 448x448")
+    return int(match[1]), int(match[2])
 
 
 def rank(name: str, value: Any) -> int | str:

@@ -101,7 +101,7 @@ def compare(stated: Mapping[str, Any]) -> Combinations:
 
 
 def _rows(stated: Mapping[str, Any], changed: dict[str, Any], *, alone: bool) -> Sequence[Combination | Failed]:
-    """Every requested stage of one combination; `alone`: the fastest of those that fit."""
+    """Every requested stage of one combination; `alone`: the fastest that fits, of equals that which needs least."""
     named = {name: label(name, value) for name, value in changed.items()}
     try:
         tried = Options(**{**stated, **changed})
@@ -120,7 +120,7 @@ def _rows(stated: Mapping[str, Any], changed: dict[str, Any], *, alone: bool) ->
     fitting = [row for row in rows if row.fit.fits is not False] or [row for row in rows if row.fit.possible]
     if not fitting:
         return [min(rows, key=lambda row: row.fit.gpu.needed)]
-    return [min(fitting, key=lambda row: row.speed.step.total)]
+    return [min(fitting, key=lambda row: (row.speed.step.total, row.fit.gpu.needed))]
 
 
 def _timed(changed: dict[str, str], job: Job, request: Request) -> Combination:

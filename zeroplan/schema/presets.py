@@ -8,6 +8,7 @@ from typing import Literal
 
 from zeroplan.schema.job import ModelObject
 from zeroplan.schema.json_object import JsonDocument, JsonObject
+from zeroplan.specs.images import Images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,8 @@ class ModelPreset(JsonObject):
     """Number of layers."""
     hidden: int
     """Elements of the hidden state of one token."""
+    images: Images | None
+    """Images of each sequence, where the preset is a recording of a model of images; else null."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,7 +127,9 @@ def space(job: Job, fixed: Values, per_gpu: int) -> Space:
     """What the fixed fields leave free."""
     engine = engine_of(job)
     variants = tuple(Variant(choice, engine.numbers(job, choice, fixed)) for choice in choices(job, fixed))
-    return Space(job, per_gpu, tuple(micro_batches(per_gpu, fixed)), variants)
+    known = job.model.micro_batches
+    sizes = [size for size in micro_batches(per_gpu, fixed) if not known or size in known or "micro_batch" in fixed]
+    return Space(job, per_gpu, tuple(sizes), variants)
 
 
 def choices(job: Job, fixed: Values) -> Iterator[Choice]:
@@ -143,7 +145,8 @@ def attentions(job: Job, fixed: Values) -> list[str]:
     A job with any other keeps it.
     """
     is_free = "attention" not in fixed and job.model.has_sdpa and job.strategy.attention in WITHOUT_PACKAGE
-    return list(WITHOUT_PACKAGE) if is_free else [job.strategy.attention]
+    known = job.model.attentions or WITHOUT_PACKAGE
+    return [each for each in WITHOUT_PACKAGE if each in known] if is_free else [job.strategy.attention]
 
 
 def checkpointing(job: Job, fixed: Values) -> list[str]:

@@ -10,6 +10,7 @@ from zeroplan.errors import ContradictionError
 from zeroplan.specs.adapter import LOW_RANK, Adapter, is_added
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import AllocatedActivations, Execution, Timeline
+from zeroplan.specs.images import Images
 from zeroplan.specs.quantization import INT8, Quantization
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class ParameterSpec(NamedTuple):
     """A parameter of a torch.nn.Linear, by one of its owners if it is tied."""
     trainable: bool = True
     """Its requires_grad when `initialize` is called: a frozen one has no gradient, and no optimizer knows of it."""
+    still: bool = False
+    """The model's own class does not train it."""
     packed: tuple[int, int] | None = None
     """Shape of the weight whose 4 or 8 bits an element it holds; None: it is the weight itself."""
     dtype: str = ""
@@ -225,6 +228,17 @@ IDS, OF_TOKENS, OF_SEQUENCES, VALUES = "token ids", "one a token", "one a sequen
 """What the labels of a batch are."""
 
 
+class ModelInput(NamedTuple):
+    """A tensor that a micro-batch has beside its token ids."""
+
+    name: str
+    dtype: str
+    """As in `Model.buffers`."""
+    per_sequence: int
+    """Elements of each sequence, beside those of each of its tokens."""
+    per_token: int
+
+
 class Model(NamedTuple):
     name: str
     family: str
@@ -276,12 +290,30 @@ class Model(NamedTuple):
     train: tuple[str, ...] = ()
     adapter: Adapter | None = None
     """Adapters that peft has added, which train in place of the weights."""
+    inputs: tuple[ModelInput, ...] = ()
+    images: Images | None = None
+    """Those of each sequence; None for a model of text alone."""
+    micro_batches: tuple[int, ...] = ()
+    """Sequences of a micro-batch that its step is known of; empty: any."""
+    checkpoints: bool = True
+    """transformers has layers of it that can be checkpointed."""
+    hands_through: bool = False
+    """Its layers return tensors that they are given, of which a reentrant checkpoint makes new ones."""
+    attentions: tuple[str, ...] = ()
+    """Those that its step is known with; empty: any that transformers runs."""
+    recorded_with: str = ""
+    """The versions of torch and transformers whose operators its step has, where it is that of a recording."""
     quantization: Quantization | None = None
     """How bitsandbytes holds weights of linear layers."""
 
     def __hash__(self) -> int:
         """By identity: a search looks the same model up thousands of times."""
         return id(self)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Its step is that of a recording."""
+        return bool(self.recorded_with)
 
     @property
     def largest(self) -> ParameterSpec:
@@ -368,8 +400,8 @@ def _training(model: Model) -> _Training:
 
 
 def with_frozen(model: Model, patterns: Sequence[str], trainable: Sequence[str] = ()) -> Model:
-    """The model with requires_grad_(False) on the parameters of these names, but for those that are `trainable` all the
-    same: globs, as `*embed_tokens*`.
+    """The model, all of which trains that its class trains, with requires_grad_(False) on the parameters of these
+    names, but for those that are `trainable` all the same: globs, as `*embed_tokens*`.
 
     Raises `ContradictionError` where nothing is left to train: torch has no optimizer without parameters.
     """
@@ -378,7 +410,9 @@ def with_frozen(model: Model, patterns: Sequence[str], trainable: Sequence[str] 
         frozen, kept = (any(fnmatchcase(name, each) for each in globs) for globs in (patterns, trainable))
         return frozen and not kept
 
-    tensors = tuple([tensor._replace(trainable=not is_frozen(tensor.name)) for tensor in model.tensors])
+    tensors = tuple([
+        tensor._replace(trainable=not (tensor.still or is_frozen(tensor.name))) for tensor in model.tensors
+    ])  # fmt: skip
     if not any(tensor.trainable for tensor in tensors):
         raise ContradictionError(f"{model.name}: all parameters are frozen; leave one to train")
     return model._replace(tensors=tensors, freeze=tuple(patterns), train=tuple(trainable))

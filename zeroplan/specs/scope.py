@@ -13,8 +13,10 @@ from zeroplan.specs.model import Model, Unplanned
 from zeroplan.units import count
 
 EVERY_WEIGHT = "every weight"
-EXCLUDED = ("a second model", "generation", "evaluation", "images or audio")
-"""Parts of a training job that no number has in it; memory of a model being saved is in the host's range alone."""
+IMAGES = "images or audio"
+EXCLUDED = ("a second model", "generation", "evaluation", IMAGES)
+"""Parts of a training job of text that no number has in it; memory of a model being saved is in the host's range
+alone."""
 
 
 class Scope(NamedTuple):
@@ -30,16 +32,24 @@ class Scope(NamedTuple):
     """What trains, in words."""
     lengths: tuple[int, ...] = ()
     """Tokens of a sequence in each of several jobs, where they differ."""
+    images: str = ""
+    """What of images each sequence has, whose words are among its tokens."""
 
     @property
     def line(self) -> str:
         training = "full training" if self.trains == EVERY_WEIGHT else f"training of {self.trains}"
         tokens = [f"{length:,}" for length in self.lengths or (self.seq,)]
         every = " or ".join([", ".join(tokens[:-1]), tokens[-1]] if len(tokens) > 1 else tokens)
+        images = f" with {self.images}" if self.images else ""
         return (
-            f"Scope: {training} of {self.model}, {self.loss}, every sequence {every} tokens; no second model, "
+            f"Scope: {training} of {self.model}, {self.loss}, every sequence {every} tokens{images}; no second model, "
             "generation or evaluation."
         )
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """Parts of a training job that no number here has in it."""
+        return tuple("audio" if self.images and part == IMAGES else part for part in EXCLUDED)
 
     @property
     def not_planned(self) -> tuple[str, ...]:
@@ -55,12 +65,14 @@ def scope(models: Iterable[Model], seq: int, unplanned: tuple[Unplanned, ...] = 
     classes = {model.architecture for model in several} - {""}
     name = several[0].name if len(several) == 1 else "each model"
     name += f" ({classes.pop()})" if len(several) == len(classes) == 1 else ""
-    return Scope(name, " or ".join(losses), seq, unplanned, " or ".join(dict.fromkeys(map(what_trains, every))))
+    trains = " or ".join(dict.fromkeys(map(what_trains, every)))
+    images = " or ".join(dict.fromkeys(model.images.line for model in several if model.images))
+    return Scope(name, " or ".join(losses), seq, unplanned, trains, images=images)
 
 
 def what_trains(model: Model) -> str:
     """What of a model trains."""
-    if not model.frozen:
+    if not (model.freeze or model.adapter):  # but for what its own class does not train
         return EVERY_WEIGHT
     trained, whole = model.trainable_parameters, model.products
     if adapter := model.adapter:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from zeroplan.architectures.adapters import with_adapter
+from zeroplan.architectures.heads import PADS
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.quantized import with_quantization
 from zeroplan.architectures.read import read_config
+from zeroplan.architectures.recorded.recording import OWN_CODE
 from zeroplan.catalog.adapters import settings
 from zeroplan.costs.outside import outside
 from zeroplan.deepspeed.write import ds_config
@@ -31,6 +33,8 @@ def as_measured(job: Job, *, real: bool) -> Job:
         raise ContradictionError(
             f"verify compares models that are planned exactly; {job.model.name} ({job.model.family}) is approximate"
         )
+    if OWN_CODE in job.model.assumed:
+        raise ContradictionError(f"verify runs transformers' own classes; of {job.model.name} {OWN_CODE}")
     if job.model.unplanned:
         what = "; ".join(part.what for part in job.model.unplanned)
         raise ContradictionError(f"verify runs whole steps: {what}; {job.model.unplanned[0].instead}")
@@ -90,6 +94,8 @@ def case_of(job: Job, given: dict[str, Any] | None, *, mode: str, activations: b
         "mode": mode,
         "activations": activations,
         "attention": strategy.attention,
+        "images": job.model.images,
+        "pads": PADS in job.model.assumed and (job.model.is_recorded or strategy.micro_batch > 1),
         "checkpointing": strategy.checkpointing,
         "zero_init": strategy.builds_partitioned,
         "parameter_groups": strategy.parameter_groups,

@@ -122,7 +122,7 @@ FAMILIES: dict[str, Callable[[random.Random], Model]] = {
     "phi3": _like_llama("phi3", pad_token_id=0), "olmo2": _like_llama("olmo2"),
     "gemma": _like_llama("gemma", head_dim=16), "starcoder2": _like_llama("starcoder2"),
 }  # fmt: skip
-EAGER = ("gemma2", "deepseek_v3", "gptj", "bloom")
+EAGER = ("gemma2", "deepseek_v3", "bloom")
 """Without torch's own attention in transformers, or not with every shape drawn here."""
 FUSED_EXPERTS = ("mixtral", "qwen3_moe", "deepseek_v3")
 """With tensors of three dimensions, which ZenFlow does not take."""

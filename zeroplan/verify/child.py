@@ -50,7 +50,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
         with phases.phase("build", 0, 0):
             context = deepspeed.zero.Init(config_dict_or_path=config) if case.get("zero_init") else None
             model = job.build(case, setting.device, context)
-            batch = job.inputs(case, setting.device)
+            batch = job.inputs(case, setting.device, setting.stand_ins)
         name_gradients(model, storages)
         for name, tensor in batch.items():
             storages.relabel(tensor, "inputs" if name else "")
@@ -71,10 +71,10 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
         def after_step(step: int) -> None:
             keep(f"after_step_{step}")
 
-        train(engine, batch, phases, case.get("steps", 3), collectives.at, after_step)
-        skipped = engine.skipped_steps
-        if skipped:
-            raise RuntimeError(f"{skipped} steps were skipped (overflow): nothing measured would be steady")
+        with setting.lists():
+            train(engine, batch, phases, case.get("steps", 3), collectives.at, after_step)
+        if engine.skipped_steps:
+            raise RuntimeError(f"{engine.skipped_steps} steps were skipped (overflow): what was measured is not steady")
         out |= out.pop(f"after_step_{case.get('steps', 3)}")
         out["phases"] = phases.entries
         looked_at = (0, 1, case.get("steps", 3))

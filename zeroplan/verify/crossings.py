@@ -1,7 +1,7 @@
 """Copies between GPU and host memory, as DeepSpeed asks for them: how many, and how many bytes cross.
 
 A copy that changes the dtype as well converts before it crosses (torch ATen/native/cuda/Copy.cu), so what crosses has
-the destination's dtype. Scalars that are read back (`item`) are not in it.
+the destination's dtype. What a model reads back is not in it: scalars (`item`), and lists of int64 (`tolist`).
 Only the child process imports this module (it needs torch).
 """
 
@@ -34,7 +34,7 @@ class Crossings:
         else:
             return
         ends = source.device.type, target.device.type
-        if ends.count("cpu") != 1:
+        if ends.count("cpu") != 1 or (ends[1] == "cpu" and source.dtype == torch.int64):
             return
         way = "to_host" if ends[1] == "cpu" else "to_gpu"
         key = (*self.where(), way, asked_by())

@@ -15,32 +15,49 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import transformers
 from torch.utils import checkpoint
 
 from zeroplan.specs.checkpointing import DEEPSPEED, KEPT, Recomputing, recomputing
+from zeroplan.specs.images import Images
 from zeroplan.specs.quantization import Quantization
 from zeroplan.verify.dtypes import DTYPES
+from zeroplan.verify.inputs import inputs as given
+from zeroplan.verify.stand_ins import StandIns
+from zeroplan.verify.task import class_of, task_of
+from zeroplan.verify.values import ValuedStandIns
 
+ADAPTERS = ".lora_"
 NO_DECAY = ("bias", "norm", "ln_", "layernorm")
 
 
 def training_dtype(ds_config: dict[str, Any]) -> torch.dtype:
+    return DTYPES[precision_of(ds_config)]
+
+
+def precision_of(ds_config: dict[str, Any]) -> str:
     """fp16 if enabled, else bf16 if enabled, else fp32 (deepspeed/runtime/config.py)."""
     enabled = (name for name in ("fp16", "bf16") if ds_config.get(name, {}).get("enabled") is True)
-    return DTYPES[next(enabled, "fp32")]
+    return next(enabled, "fp32")
+
+
+def config_of(case: dict[str, Any]) -> Any:
+    """The model's config, as transformers has it."""
+    settings = dict(case["model"])
+    config = transformers.AutoConfig.for_model(settings.pop("model_type"), **settings)
+    no_cache(config)
+    if case.get("pads"):
+        config.get_text_config().pad_token_id = 0
+    return config
 
 
 def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Module:
     """The language model of the case's HF configuration, on `device`, with fresh weights."""
-    from transformers import AutoConfig
-
-    settings = dict(case["model"])
-    config = AutoConfig.for_model(settings.pop("model_type"), **settings)
-    config.use_cache = False
+    config = config_of(case)
     torch.manual_seed(case.get("seed", 0))
     dtype = DTYPES.get(case.get("built_in") or "", training_dtype(case["ds_config"]))
     with init or torch.device(device):
-        model: torch.nn.Module = model_class(config)(
+        model: torch.nn.Module = class_of(config, "case")._from_config(
             config, dtype=dtype, attn_implementation=case.get("attention", "eager")
         )
     recomputes = recomputing(case.get("checkpointing") or "none")
@@ -69,6 +86,13 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
     return model.train()
 
 
+def no_cache(config: Any) -> None:
+    """No keys and values are kept: the Trainer says so of a model's config, and not of the language model's inside."""
+    config.use_cache = False
+    if config.get_text_config() is not config:
+        config.get_text_config().use_cache = False
+
+
 def with_adapter(model: torch.nn.Module, case: dict[str, Any], dtype: torch.dtype, device: str) -> torch.nn.Module:
     """The model as peft wraps it; what is new is made where the model is, in the dtype of its layers' products.
 
@@ -86,7 +110,7 @@ def with_adapter(model: torch.nn.Module, case: dict[str, Any], dtype: torch.dtyp
         wrapped: torch.nn.Module = peft.get_peft_model(model, config, autocast_adapter_dtype=wide)
     del partitions
     for name, parameter in wrapped.named_parameters():
-        if ".lora_" in name and not wide:
+        if ADAPTERS in name and not wide:
             parameter.data = parameter.data.to(dtype)
     return wrapped
 
@@ -121,23 +145,6 @@ def checkpoint_attention() -> None:
 
     ALL_ATTENTION_FUNCTIONS["eager"] = through_checkpoint(None)
     ALL_ATTENTION_FUNCTIONS["sdpa"] = through_checkpoint(AttentionInterface._global_mapping["sdpa"])
-
-
-def language_model(config: Any) -> Any:
-    """The class of transformers that predicts the next token, or in an encoder the masked ones."""
-    import transformers
-
-    encoder = config.model_type == "bert" and not config.is_decoder
-    return transformers.AutoModelForMaskedLM if encoder else transformers.AutoModelForCausalLM
-
-
-def model_class(config: Any) -> Any:
-    """What makes the class that config.json names, or where it names none its language model."""
-    import transformers
-
-    named = (getattr(config, "architectures", None) or [""])[0]
-    head = named.endswith(("ForSequenceClassification", "ForTokenClassification"))
-    return getattr(transformers, named)._from_config if head else language_model(config).from_config
 
 
 def words(recomputes: Recomputing) -> dict[str, Any]:
@@ -177,27 +184,16 @@ def client_optimizer(case: dict[str, Any], parameters: list[dict[str, Any]]) -> 
     return made
 
 
-def inputs(case: dict[str, Any], device: str) -> dict[str, torch.Tensor]:
-    """Token ids and labels of one micro-batch: one int64 tensor, no padding, no attention mask.
-
-    A sequence classifier has one label a sequence, a whole number, or a value where it has a single label.
-    """
-    shape = (case["micro_batch"], case["seq"])
-    vocabulary = case["model"]["vocab_size"]
-    ids = torch.randint(0, vocabulary, shape, device=device)
-    named = (case["model"].get("architectures") or [""])[0]
-    if named.endswith("ForSequenceClassification"):
-        whole = labels_of(case["model"]) > 1
-        dtype = torch.int64 if whole else training_dtype(case["ds_config"])
-        return {"input_ids": ids, "labels": torch.zeros(shape[:1], dtype=dtype, device=device)}
-    if named.endswith("ForTokenClassification"):
-        return {"input_ids": ids, "labels": torch.zeros(shape, dtype=torch.int64, device=device)}
-    return {"input_ids": ids, "labels": ids}
-
-
-def labels_of(model: dict[str, Any]) -> int:
-    """How many labels a config.json has."""
-    return len(model["id2label"]) if model.get("id2label") else int(model.get("num_labels") or 2)
+def inputs(case: dict[str, Any], device: str, stand_ins: StandIns) -> dict[str, torch.Tensor]:
+    """What one micro-batch gives the model."""
+    config = config_of(case)
+    task = task_of(class_of(config, "case"), config, "case")
+    images = Images(*case["images"]) if case.get("images") else None
+    made = given(config, task, images, case["micro_batch"], case["seq"], precision_of(case["ds_config"]), device)
+    for name, value in made.values.items():
+        assert isinstance(stand_ins, ValuedStandIns)
+        stand_ins.known(made.tensors[name], value)
+    return made.tensors
 
 
 def resolved(case: dict[str, Any]) -> dict[str, Any]:

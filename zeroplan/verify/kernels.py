@@ -4,7 +4,7 @@
 those operators is replaced by the one that torch 2.13 calls for a CUDA tensor; functions of its source are named below.
 Attention's kernel is chosen as in ATen/native/transformers/cuda/sdp_utils.cpp with its default order, flash first: on
 cards of compute capability 9 and 10 with cuDNN over 9.15 torch asks cuDNN before that. What a kernel takes for itself
-while it runs is not seen, and where attention falls to the math kernel, its dropout is still `meta`'s.
+while it runs is not seen.
 Only the child process imports this module (it needs torch).
 """
 
@@ -31,16 +31,18 @@ def as_on_cuda() -> Iterator[None]:
     """Inside, `meta` tensors meet CUDA's kernels; tensors on any other device are left alone."""
     replaced = [
         (functional, "scaled_dot_product_attention", attention),
-        (functional, "dropout", dropout),
         (torch, "softmax", softmax),
         (torch.Tensor, "softmax", softmax),
     ]
     originals = [(owner, name, getattr(owner, name)) for owner, name, _replacement in replaced]
     for (owner, name, otherwise), (_owner, _name, replacement) in zip(originals, replaced, strict=True):
         setattr(owner, name, replacement(otherwise))
+    operators = torch.library.Library("aten", "IMPL")
+    operators.impl("dropout", dropout, "AutogradMeta")
     try:
         yield
     finally:
+        operators._destroy()
         for owner, name, otherwise in originals:
             setattr(owner, name, otherwise)
 
@@ -121,15 +123,15 @@ def _in_rows(mask: Tensor) -> Tensor:
     return functional.pad(mask, (0, ALIGNED - keys % ALIGNED))[..., :keys]
 
 
-def dropout(otherwise: Function) -> Function:
-    """native_dropout, whose mask is bool, where it is fused (ATen/native/Dropout.cpp, is_fused_kernel_acceptable)."""
+def dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """native_dropout, whose mask is bool, where it is fused (ATen/native/Dropout.cpp, is_fused_kernel_acceptable).
 
-    def run(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-        if input.device.type == "meta" and training and not inplace and 0 < p < 1 and input.numel():
-            return aten.native_dropout(input, p, True)[0]
-        return otherwise(input, p, training, inplace)
-
-    return run
+    As an operator and not a function of Python: attention's math kernel calls it too.
+    """
+    if not train or p == 0:
+        return input
+    made: Tensor = aten.native_dropout(input, p, True)[0] if p < 1 else input * input.new_zeros(())
+    return made
 
 
 def softmax(otherwise: Function) -> Function:

@@ -19,6 +19,8 @@ A case is a dict (JSON):
     optimizer        null: ds_config's; or {"type": class of torch.optim, ...}, a client optimizer
     zero_init        build the model under deepspeed.zero.Init
     built_in         the dtype in which the model is built, null: the training dtype
+    images           number, height, width and tokens of each sequence's images, null: the model takes none
+    pads             the script sets the padding token that a classifier of sequences needs
     parameter_groups 1, 2 (decay and no decay, as the Trainer) or k (tensor i in group i mod k)
     freeze           globs of names of parameters that do not train: requires_grad_(False) before `initialize`
     train            globs of names of those that train all the same

@@ -14,11 +14,23 @@ from zeroplan.verify import job
 from zeroplan.verify.storages import GPU
 
 
+def narrow_parameters(model: torch.nn.Module, dtype: torch.dtype, wide: str | None = None) -> None:
+    """Cast what transformers makes in fp32 whatever the model is built in, as DeepSpeed does in 16 bit; buffers stay.
+
+    `wide`: a part of the names of those that stay.
+    """
+    for name, parameter in model.named_parameters() if dtype != torch.float32 else ():
+        if parameter.dtype == torch.float32 and not (wide and wide in name):
+            parameter.data = parameter.data.to(dtype)
+
+
 def activations(case: dict[str, Any], setting: Any) -> dict[str, int]:
     """Bytes over what is held before forward: saved for backward, and the peaks of forward and backward."""
     storages = setting.storages
     model = job.build({**case, "built_in": None, "packed_from": case.get("built_in")}, setting.device)
-    batch = job.inputs(case, setting.device)
+    batch = job.inputs(case, setting.device, setting.stand_ins)
+    wide = job.ADAPTERS if case.get("autocast_adapter_dtype") else None
+    narrow_parameters(model, job.training_dtype(case["ds_config"]), wide)
 
     def drop(parameter: torch.Tensor) -> None:
         parameter.grad = None

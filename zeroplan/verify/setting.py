@@ -16,11 +16,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from zeroplan.architectures.registry import SEQUENCES
 from zeroplan.verify import autocast, job, kernels
 from zeroplan.verify.card import CardStandIns
 from zeroplan.verify.disk import Disk, kind_of
 from zeroplan.verify.stand_ins import MetaStandIns, StandIns
 from zeroplan.verify.storages import StorageTracker
+from zeroplan.verify.values import ValuedStandIns
 
 
 class Harness:
@@ -33,7 +35,10 @@ class Harness:
         if self.cuda and not torch.cuda.is_available():
             raise RuntimeError("torch finds no CUDA device on this machine; leave out --cuda")
         self.device = {"meta": "meta", "cuda": "cuda", "real": "cpu"}[mode]
-        self.stand_ins = {"meta": MetaStandIns, "cuda": CardStandIns, "real": StandIns}[mode]()
+        architecture = (case["model"].get("architectures") or [""])[0]
+        reads = case.get("images") or architecture.endswith(SEQUENCES)  # sizes of images, places of ends and labels
+        kinds = {"meta": ValuedStandIns if reads else MetaStandIns, "cuda": CardStandIns}
+        self.stand_ins = kinds.get(mode, StandIns)()
         self.storages = StorageTracker(self.stand_ins)
         self.compiles = self.cuda and _has_compiler()
         self.disk: Disk | None = None
@@ -115,11 +120,20 @@ class Harness:
         torch_optimizer._get_fused_kernels_supported_devices = lambda: [*fused(), "meta"]
         torch.Tensor.record_stream = lambda _self, _stream: None
         try:
-            with kernels.as_on_cuda(), autocast.as_on_cuda():
+            from zeroplan.verify.recording.fast_kernels import fast_kernels  # transformers is there by now
+
+            with kernels.as_on_cuda(), autocast.as_on_cuda(), fast_kernels(), self.lists():
                 yield
         finally:
             torch_optimizer._get_foreach_kernels_supported_devices = foreach
             torch_optimizer._get_fused_kernels_supported_devices = fused
+
+    def lists(self) -> contextlib.AbstractContextManager[None]:
+        """Tensors have the values of lists that they are made of, which images' sizes follow from; once more where
+        zero.Init has put back torch's own function.
+        """
+        valued = isinstance(self.stand_ins, ValuedStandIns)
+        return self.stand_ins.made_of_lists() if valued else contextlib.nullcontext()  # type: ignore[attr-defined]
 
     def config(self) -> dict[str, Any]:
         """The ds_config to run. In "meta" mode NVMe folders are made in a scratch place and stay empty."""

@@ -1,13 +1,13 @@
-"""GPT-J: attention without biases beside an MLP with them, one norm a layer, a table of positions each."""
+"""GPT-J: attention without biases beside an MLP with them, one norm a layer, scores in fp32; one table of positions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
 
-from zeroplan.architectures.attention import _flash_attention_forward, split_rotary
+from zeroplan.architectures.attention import Rope, attention_forward, attention_interface, split_rotary
 from zeroplan.architectures.families.gpt2 import CausalLM, GPTConfig
-from zeroplan.architectures.forward_run import FLOAT, LONG, MULTIPROCESSORS, ForwardRun, LayerInputs
+from zeroplan.architectures.forward_run import FLOAT, ForwardRun, LayerInputs
 from zeroplan.architectures.module import (
     Activation,
     Buffer,
@@ -19,19 +19,15 @@ from zeroplan.architectures.module import (
     ModuleList,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.autograd.elementwise import add, mul, mul_scalar, neg, to
-from zeroplan.autograd.flash import FlashPackage
+from zeroplan.autograd.elementwise import add, apply_dropout, mul, mul_scalar, neg, to
 from zeroplan.autograd.products import batched_matmul
 from zeroplan.autograd.reductions import cat, softmax
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import contiguous, every_second, narrow, reshape, transpose, unsqueeze, view
-from zeroplan.specs.strategy import ATTENTION
 
 
 @dataclass(kw_only=True)
 class GPTJConfig(GPTConfig):
-    has_sdpa: ClassVar[bool] = False
-
     vocab_size: int = 50400
     hidden_size: int = 4096
     num_hidden_layers: int = 28
@@ -43,84 +39,84 @@ class GPTJConfig(GPTConfig):
     embedding_dropout: float = 0.0
     tie_word_embeddings: bool = False
 
-    @property
-    def own_attention(self) -> tuple[str, ...]:
-        return ATTENTION
 
+class RotaryEmbedding(Module):
+    """Sines and cosines of all positions as a buffer, of which each token takes a row; nothing for backward."""
 
-class Attention(Module):
-    """Keys, values and queries registered in this order; sines and cosines of all positions as a buffer.
-
-    Its input comes under a name, not by position.
-    """
-
-    transformers_class = "Attention"
-    returns = 2
-    forward_order: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "attn_dropout", "out_proj", "resid_dropout")
-    flash_order = ("q_proj", "k_proj", "v_proj", "out_proj", "resid_dropout")
+    transformers_class = "RotaryEmbedding"
+    backward_fetches = 0
+    returns = 0
     takes_gradient = False
 
     def __init__(self, c: GPTJConfig) -> None:
         super().__init__()
-        self.attn_dropout = Dropout(c.attention_dropout)
-        self.resid_dropout = Dropout(c.residual_dropout)
+        assert c.max_position_embeddings is not None
+        self.embed_positions = Buffer((c.max_position_embeddings, (c.rotary_dim + 1) // 2 * 2), "float32")
+
+    def forward(self, run: ForwardRun, x: Tensor, positions: Tensor) -> Rope:
+        """Sines, then cosines, [1, s, d/2] each."""
+        width = self.embed_positions.shape[1]
+        both = to(empty(run, (*positions.shape, width), FLOAT), x.width)
+        half = width // 2
+        return narrow(both, -1, half), narrow(both, -1, half, start=half)
+
+
+class Attention(Module):
+    """Keys, values and queries registered in this order. Its input comes under a name, not by position."""
+
+    transformers_class = "Attention"
+    eager_returns = 1
+    forward_order: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "out_proj", "resid_dropout")
+    takes_gradient = False
+
+    def __init__(self, c: GPTJConfig) -> None:
+        super().__init__()
         self.k_proj = Linear(c.hidden_size, c.hidden_size, bias=False)
         self.v_proj = Linear(c.hidden_size, c.hidden_size, bias=False)
         self.q_proj = Linear(c.hidden_size, c.hidden_size, bias=False)
         self.out_proj = Linear(c.hidden_size, c.hidden_size, bias=False)
-        self.embed_positions = Buffer((c.max_position_embeddings, (c.rotary_dim + 1) // 2 * 2), "float32")
+        self.resid_dropout = Dropout(c.residual_dropout)
         self.head_width, self.dropout = c.head_width, c.attention_dropout
 
     def heads(self, x: Tensor) -> Tensor:
         return view(x, (*x.shape[:-1], -1, self.head_width))
 
     def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
-        q = self.q_proj(run, x)
-        k = self.k_proj(run, x)
-        v = self.v_proj(run, x)
-        q, k = self.heads(q), self.heads(k)
-        v = transpose(self.heads(v), 1, 2)
-        rows, width = self.embed_positions.shape
-        table = empty(run, (1, rows, width), FLOAT)
-        places = empty(run, (1, run.seq, width), LONG)
-        both = to(empty(run, places.shape, FLOAT), k.width)
-        half = width // 2
-        sines, cosines = narrow(both, -1, half), narrow(both, -1, half, start=half)
-        k_turned, k_passed = split_rotary(k, width)
-        q_turned, q_passed = split_rotary(q, width)
+        assert shared.rope is not None
+        q = self.heads(self.q_proj(run, x))
+        k = self.heads(self.k_proj(run, x))
+        v = transpose(self.heads(self.v_proj(run, x)), 1, 2)
+        sines, cosines = shared.rope
+        k_turned, k_passed = split_rotary(k, 2 * sines.shape[-1])
+        q_turned, q_passed = split_rotary(q, 2 * sines.shape[-1])
         k_turned = turned_by_two(k_turned, sines, cosines)
         q_turned = turned_by_two(q_turned, sines, cosines)
         k = cat((k_turned, k_passed), -1)
         q = cat((q_turned, q_passed), -1)
-        k = transpose(k, 1, 2)
         q = transpose(q, 1, 2)
-        if run.flash:
-            k, q, v = contiguous(transpose(k, 1, 2)), contiguous(transpose(q, 1, 2)), contiguous(transpose(v, 1, 2))
-            weights = _flash_attention_forward(
-                run, q, k, v, FlashPackage(run.flash, MULTIPROCESSORS, self.dropout), positions=False
-            )
-            out = reshape(weights, (*x.shape[:-1], -1))
+        k = transpose(k, 1, 2)
+        weights: Tensor | None
+        if run.attention == "eager":
+            attend = partial(attended_in_fp32, run, dropout=self.dropout)
+            out, weights = attention_interface(run, attend, q, k, v, shared.mask, shared.positions)
         else:
-            out, weights = self.attended(run, q, k, v, shared.mask)
-            out = contiguous(transpose(out, 1, 2))
-            out = view(out, (*x.shape[:-1], -1))
+            out, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
+        out = contiguous(reshape(out, (*x.shape[:-1], -1)))
         out = self.out_proj(run, out)
-        out = self.resid_dropout(run, out)
-        del table
-        return out, weights
+        return self.resid_dropout(run, out), weights
 
-    def attended(self, run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Scores and softmax in fp32."""
-        q = to(q, FLOAT)
-        k = to(k, FLOAT)
-        weights = batched_matmul(q, transpose(k, 2, 3))
-        weights = mul_scalar(weights)
-        if mask is not None:
-            weights = add(weights, mask)
-        weights = softmax(weights, FLOAT)
-        weights = to(weights, v.width)
-        weights = self.attn_dropout(run, weights)
-        return batched_matmul(weights, v), weights
+
+def attended_in_fp32(
+    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float
+) -> tuple[Tensor, Tensor]:
+    """Scores and softmax in fp32, whatever the queries are in."""
+    weights = mul_scalar(batched_matmul(to(q, FLOAT), transpose(to(k, FLOAT), 2, 3)))
+    if mask is not None:
+        weights = add(weights, mask)
+    weights = to(softmax(weights, FLOAT), v.width)
+    weights = apply_dropout(weights, dropout, on_cpu=run.on_cpu)
+    out = batched_matmul(weights, v)
+    return contiguous(transpose(out, 1, 2)), weights
 
 
 def turned_by_two(x: Tensor, sines: Tensor, cosines: Tensor) -> Tensor:
@@ -164,8 +160,6 @@ class Block(GradientCheckpointingLayer):
     """x + attention(norm(x)) + mlp(norm(x))."""
 
     transformers_class = "Block"
-    returns = 2
-    gives_weights = True
 
     def __init__(self, c: GPTJConfig) -> None:
         super().__init__()
@@ -173,19 +167,19 @@ class Block(GradientCheckpointingLayer):
         self.attn = Attention(c)
         self.mlp = MLP(c)
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> Tensor:
         residual = x
         x = self.ln_1(run, x)
-        attention, weights = self.attn(run, x, shared)
+        attention, _weights = self.attn(run, x, shared)
         mlp = self.mlp(run, x)
-        x = add(add(attention, mlp), residual)
-        return x, weights
+        return add(add(attention, mlp), residual)
 
 
 class Transformer(Module):
     """Without position embeddings: the attention turns queries and keys instead."""
 
     transformers_class = "Model"
+    forward_order: tuple[str, ...] = ("wte", "drop", "rotary_emb", "h", "ln_f")
     takes_gradient = False
 
     def __init__(self, c: GPTJConfig) -> None:
@@ -194,18 +188,17 @@ class Transformer(Module):
         self.drop = Dropout(c.embedding_dropout)
         self.h = ModuleList(Block(c) for _ in range(c.num_hidden_layers))
         self.ln_f = LayerNorm(c.hidden_size)
+        self.rotary_emb = RotaryEmbedding(c)
 
     def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         embedded = self.wte(run, ids)
         positions = run.positions()
-        shared = LayerInputs(positions, run.mask())
-        x = embedded
-        x = self.drop(run, x)
+        mask = run.mask()
+        x = self.drop(run, embedded)
+        shared = LayerInputs(positions, mask, self.rotary_emb(run, x, positions))
         for block in self.h.children.values():
-            outputs = block(run, x, shared)
-            x = outputs[0]
-        x = self.ln_f(run, x)
-        return view(x, (-1, *x.shape[1:]))
+            x = block(run, x, shared)
+        return self.ln_f(run, x)
 
 
 def build(c: GPTJConfig) -> Module:

@@ -19,7 +19,7 @@ Names begin below the module; one of another module begins with "/".
 
 
 class Extent(NamedTuple):
-    """A number that grows with the batch and the sequence: c + cb·b + cs·s + cbs·b·s + cbss·b·s² + css·s²."""
+    """A number that grows with the batch and the sequence: (c + cb·b + cs·s + cbs·b·s + cbss·b·s² + css·s²) / per."""
 
     constant: int
     b: int = 0
@@ -27,12 +27,15 @@ class Extent(NamedTuple):
     bs: int = 0
     bss: int = 0
     ss: int = 0
+    per: int = 1
+    """Of layers that take several tokens together."""
 
     def at(self, batch: int, seq: int) -> int:
-        return (
+        whole = (
             self.constant + self.b * batch + self.s * seq + self.bs * batch * seq
             + self.bss * batch * seq * seq + self.ss * seq * seq
         )  # fmt: skip
+        return whole if self.per == 1 else whole // self.per
 
 
 class Layout(NamedTuple):
@@ -57,6 +60,8 @@ class Result(NamedTuple):
     """It is that input, written in place."""
     counted: bool = True
     """Its storage is the GPU's."""
+    is_there: bool = False
+    """Operators before have made it: a function that is written in Python gives it its node."""
 
 
 class Saved(NamedTuple):
@@ -102,6 +107,10 @@ class Backward(NamedTuple):
     gradients: tuple[GradientOf | None, ...]
     differentiable: tuple[bool, ...]
     """Whether each result has a gradient."""
+    flops: Extent = Extent(0)
+    """Of its products."""
+    causal: bool = False
+    """As of the operator."""
 
 
 class Operator(NamedTuple):
@@ -112,13 +121,30 @@ class Operator(NamedTuple):
     """By which inputs need a gradient; none where none of its results can have one."""
     base: int | None = None
     """What the input that it writes to in place is a view of, where that is another tensor of the program."""
+    flops: Extent = Extent(0)
+    """Of a product."""
+    causal: bool = False
+    """It is attention whose kernel may leave out the pairs of a token and those ahead."""
+
+
+FUNCTION = "function"
+"""An operator's name where a torch.autograd.Function gives nodes to what its own operators have made."""
+LINEAR = "linear"
+"""An operator's name where torch.nn.functional.linear is called, which DeepSpeed's stage 3 replaces."""
+
+ASKS = "requires_grad_"
+"""An operator's name where the model's own code calls requires_grad_ on a tensor; it has no results."""
+FLASH_FUNCTION = "flash_attention"
+"""The first word of an operator's name where the flash-attention package's function is called; then what it is told:
+`dropout=0.1`, `softcap`, `local` for a window that is shorter than the sequence.
+"""
 
 
 class Call(NamedTuple):
     """A module below is called: what of it runs, on which tensors, and which of what it made are used later."""
 
     module: str
-    """Its path below the one that calls it."""
+    """Its path below the one that calls it, or with "/" before it that in the model."""
     program: Program
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -134,9 +160,17 @@ class Release(NamedTuple):
     tensors: tuple[int, ...]
 
 
+class Keeps(NamedTuple):
+    """What layers have put into a mapping that all of them are given: their checkpoints keep it."""
+
+    modules: tuple[str, ...]
+    """Those that are given it, as a call has their paths."""
+    tensors: tuple[int, ...]
+
+
 class Program(NamedTuple):
     """One call of a module. Its inputs are numbered first."""
 
     inputs: int
-    steps: tuple[Operator | Call | Release, ...]
+    steps: tuple[Operator | Call | Release | Keeps, ...]
     outputs: tuple[int, ...]

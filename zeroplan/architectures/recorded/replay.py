@@ -5,23 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from zeroplan.architectures.forward_run import MULTIPROCESSORS
 from zeroplan.architectures.recorded.program import (
+    ASKS,
+    FLASH_FUNCTION,
     INPUT,
+    LINEAR,
     RESULT,
     Allocated,
     Backward,
     Call,
+    Extent,
     GradientOf,
+    Keeps,
     Layout,
     Operator,
     Program,
     Ref,
     Release,
     Result,
+    Saved,
 )
-from zeroplan.autograd.graph import operator, results, save_for_backward
+from zeroplan.autograd.flash import FlashPackage, flash_attention
+from zeroplan.autograd.graph import operator, product, requires_grad, results, save_for_backward
 from zeroplan.autograd.memory import Memory
+from zeroplan.autograd.products import linear
+from zeroplan.autograd.strides import contiguous_strides
 from zeroplan.autograd.tensor import Storage, Tensor
+from zeroplan.autograd.views import reshape_plain
 
 NamedTensors = Callable[[str], Tensor]
 """Parameters and buffers of a run."""
@@ -38,16 +49,30 @@ class Sizes:
 
     def __init__(self, memory: Memory, batch: int, seq: int) -> None:
         self.memory, self.batch, self.seq = memory, batch, seq
+        self.extents: dict[Extent, int] = {}
+        self.layouts: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        """Shapes and strides by the identity of a layout, which a program keeps."""
+
+    def of(self, extent: Extent) -> int:
+        if extent not in self.extents:
+            self.extents[extent] = extent.at(self.batch, self.seq)
+        return self.extents[extent]
 
     def tensor(self, layout: Layout, storage: Storage | None) -> Tensor:
-        shape = tuple([each.at(self.batch, self.seq) for each in layout.shape])
-        strides = tuple([each.at(self.batch, self.seq) for each in layout.strides])
-        return Tensor(storage, shape, strides, layout.width, self.memory)
+        if id(layout) not in self.layouts:
+            shape, strides = (tuple([self.of(each) for each in sizes]) for sizes in (layout.shape, layout.strides))
+            self.layouts[id(layout)] = shape, strides
+        return Tensor(storage, *self.layouts[id(layout)], layout.width, self.memory)
+
+
+Keeper = Callable[[Keeps, Sequence[Tensor]], None]
+"""Has the checkpoints of layers keep tensors."""
 
 
 def replay(
-    program: Program, inputs: Sequence[Tensor], sizes: Sizes, named: NamedTensors, call: Caller
-) -> list[Tensor]:  # fmt: skip
+    program: Program, inputs: Sequence[Tensor], sizes: Sizes, named: NamedTensors, call: Caller,
+    keep: Keeper = lambda _step, _tensors: None,
+) -> tuple[Tensor, ...]:  # fmt: skip
     """What the program gives."""
     tensors: dict[int, Tensor] = dict(enumerate(inputs))
     for step in program.steps:
@@ -56,9 +81,11 @@ def replay(
         elif isinstance(step, Release):
             for number in step.tensors:
                 tensors.pop(number, None)
+        elif isinstance(step, Keeps):
+            keep(step, [tensors[each] for each in step.tensors])
         else:
             tensors.update(zip(step.outputs, call(step, [tensors[each] for each in step.inputs]), strict=True))
-    return [tensors[number] for number in program.outputs]
+    return tuple([tensors[number] for number in program.outputs])
 
 
 def run_operator(step: Operator, tensors: dict[int, Tensor], sizes: Sizes, named: NamedTensors) -> None:
@@ -67,12 +94,25 @@ def run_operator(step: Operator, tensors: dict[int, Tensor], sizes: Sizes, named
     if step.base is not None:
         written = next(each.of for each in step.results if each.is_input)
         given[written] = tensors[step.base]
+    if step.name == ASKS:
+        if sizes.memory.grad_enabled:
+            requires_grad(given[0])
+        return
+    if step.name == LINEAR:
+        tensors[step.results[0].number] = linear(*given)
+        return
+    if step.name.startswith(FLASH_FUNCTION):
+        q, k, v = given
+        tensors[step.results[0].number] = flash_attention(q, k, v, flash_package_of(step, sizes.memory))
+        return
     needs = tuple([each.node is not None for each in given])
-    made = [_made(each, given, sizes) for each in step.results]
     backward = step.backward.get(needs) if any(needs) else None
+    node = operator(backward.name, _backward, tuple(given), (), (backward, sizes)) if backward else None
+    before = _saved_before(backward) if backward else 0
+    save_for_backward(node, *[given[each.at] for each in backward.saved[:before]] if backward else ())
+    made = _run(step if node or step.name != EFFICIENT else _without_sums(step), given, sizes, tensors)
     if backward is not None:
-        node = operator(backward.name, _backward, tuple(given), (), (backward, sizes))
-        save_for_backward(node, *[_saved(backward, at, given, made, sizes) for at in range(len(backward.saved))])
+        save_for_backward(node, *[_saved(each, given, made, sizes) for each in backward.saved[before:]])
         if step.base is not None:  # torch's CopySlices: the base has the node
             made = [given[written].detach()]
         results(node, tuple([each for each, gets in zip(made, backward.differentiable, strict=True) if gets]))
@@ -80,6 +120,37 @@ def run_operator(step: Operator, tensors: dict[int, Tensor], sizes: Sizes, named
         tensors[step.base] = made[0] if backward is not None else given[written]
         return
     tensors.update(zip([each.number for each in step.results], made, strict=True))
+
+
+EFFICIENT = "aten._scaled_dot_product_efficient_attention.default"
+
+
+def _without_sums(step: Operator) -> Operator:
+    """Attention whose kernel makes no log-sum-exp where no gradient will ask for it (compute_log_sumexp)."""
+    out, sums, *rest = step.results
+    return step._replace(results=(out, sums._replace(size=Extent(0)), *rest))
+
+
+def flash_package_of(step: Operator, run: Any) -> FlashPackage:
+    """How the package is called; its third version has no dropout."""
+    _name, *told = step.name.split()
+    dropout = next((float(each.removeprefix("dropout=")) for each in told if each.startswith("dropout=")), 0.0)
+    return FlashPackage(
+        run.flash, MULTIPROCESSORS, dropout if run.flash == 2 else 0.0, "softcap" in told, "local" in told, step.causal
+    )
+
+
+def _run(step: Operator, given: Sequence[Tensor], sizes: Sizes, there: dict[int, Tensor]) -> list[Tensor]:
+    """What it makes."""
+
+    def compute() -> tuple[Tensor, ...]:
+        return tuple([
+            there[each.number].detach() if each.is_there else _made(each, given, sizes) for each in step.results
+        ])
+
+    if multiplications := sizes.of(step.flops) // 2:
+        return list(product(sizes.memory, multiplications, compute, causal=step.causal))
+    return list(compute())
 
 
 def _given(ref: Ref, tensors: dict[int, Tensor], sizes: Sizes, named: NamedTensors) -> Tensor:
@@ -93,17 +164,22 @@ def _made(result: Result, given: Sequence[Tensor], sizes: Sizes) -> Tensor:
         return given[result.of].detach()
     if result.of >= 0:
         return sizes.tensor(result.layout, given[result.of].storage)
-    size = result.size.at(sizes.batch, sizes.seq)
+    size = sizes.of(result.size)
     return sizes.tensor(result.layout, Storage(sizes.memory, size) if result.counted else None)
 
 
-def _saved(backward: Backward, at: int, given: Sequence[Tensor], made: Sequence[Tensor], sizes: Sizes) -> Tensor:
-    saved = backward.saved[at]
+def _saved_before(backward: Backward) -> int:
+    """How many of the tensors that an operator saves it saves before it runs: its inputs."""
+    others = (at for at, each in enumerate(backward.saved) if each.kind != INPUT)
+    return next(others, len(backward.saved))
+
+
+def _saved(saved: Saved, given: Sequence[Tensor], made: Sequence[Tensor], sizes: Sizes) -> Tensor:
     if saved.kind == INPUT:
         return given[saved.at]
     if saved.kind == RESULT:
         return made[saved.at]
-    return sizes.tensor(saved.layout, Storage(sizes.memory, saved.size.at(sizes.batch, sizes.seq)))
+    return sizes.tensor(saved.layout, Storage(sizes.memory, sizes.of(saved.size)))
 
 
 def _backward(gradient: Any, *kept: Any) -> tuple[Tensor | None, ...]:
@@ -114,19 +190,43 @@ def _backward(gradient: Any, *kept: Any) -> tuple[Tensor | None, ...]:
     return run_backward(backward, sizes, [each or there for each in gradients])
 
 
+VIEWS = ("ViewBackward", "UnsafeViewBackward")
+"""Backward of a view of other dimensions: torch copies a gradient whose strides do not allow it."""
+
+
+def handed_on(name: str, gradient: Tensor, recorded: Tensor) -> Tensor:
+    """What a result's gradient is to an input, where it has its bytes; `recorded`: that of a contiguous one."""
+    if gradient.is_contiguous:
+        return recorded
+    if name in VIEWS:
+        return reshape_plain(gradient, recorded.shape)
+    lies = contiguous_strides(gradient.shape)
+    places = {(stride, size): at for at, (stride, size) in enumerate(zip(lies, gradient.shape, strict=True))}
+    by_stride = {stride: at for at, stride in enumerate(lies)}
+
+    def stride(of: int, size: int) -> int:
+        at = places.get((of, size), by_stride.get(of, -1))
+        return gradient.strides[at] if of and at >= 0 else of
+
+    strides = tuple([stride(of, size) for of, size in zip(recorded.strides, recorded.shape, strict=True)])
+    return gradient.as_strided(recorded.shape, strides)
+
+
 def run_backward(backward: Backward, sizes: Sizes, gradients: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
     """`gradients`: of all results that have one."""
+    sizes.memory.add_flops(sizes.of(backward.flops) // 2, causal=backward.causal)
     stays = {each.at for each in backward.gradients if each is not None and each.made}
     made: dict[int, Storage] = {}
     for step in backward.steps:
         if isinstance(step, Allocated):
-            made[step.number] = Storage(sizes.memory, step.size.at(sizes.batch, sizes.seq))
+            made[step.number] = Storage(sizes.memory, sizes.of(step.size))
         elif step.number not in stays:
             made.pop(step.number, None)
 
     def gradient(of: GradientOf | None) -> Tensor | None:
         if of is None:
             return None
-        return sizes.tensor(of.layout, made[of.at] if of.made else gradients[of.at].storage)
+        whole = sizes.tensor(of.layout, made[of.at] if of.made else gradients[of.at].storage)
+        return whole if of.made else handed_on(backward.name, gradients[of.at], whole)
 
     return tuple([gradient(each) for each in backward.gradients])

@@ -15,10 +15,10 @@ def linear_names(
     """Last parts of the paths of modules with Linear in the name of their class, each once. `without`: parts of paths
     that are passed over; `named`: whether a last part counts (all).
     """
-    from zeroplan.architectures.profile import TracedProfile
+    from zeroplan.architectures.profile import TreeProfile
 
     profile = model.profile
-    assert isinstance(profile, TracedProfile)
+    assert isinstance(profile, TreeProfile)
     classes = [(path, module.transformers_class.rpartition(".")[2]) for path, module in profile.root.named_modules()]
     paths = [path for path, name in classes if "Linear" in name]
     names = [path.rpartition(".")[2] for path in paths if not any(part in path for part in without)]

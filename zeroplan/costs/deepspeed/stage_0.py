@@ -64,16 +64,18 @@ def phase_memory(job: Job) -> PhaseMemory:
 
 
 def make_gradients(job: Job, tracker: AllocationTracker, dtype: str) -> tuple[Line, ...]:
-    """Gradients one after the other as backward makes them, or all there from earlier micro-steps."""
-    sizes, order, every = tensor_sizes(job), job.execution.gradients, job.model.trainable_parameters
-    accumulates = job.strategy.grad_accum > 1
-    rest = every - (0 if accumulates else sum(sizes[index] for index in order))
-    tracker.allocate(transient.gradients, dtype, every if accumulates else rest)
+    """Gradients one after the other as backward makes them, or all there from earlier micro-steps; and zeros for
+    tensors that no gradient reaches (runtime/engine.py:_get_gradients_for_reduction).
+    """
+    sizes, order = tensor_sizes(job), job.execution.gradients
+    accumulates, reached = job.strategy.grad_accum > 1, sum(sizes[index] for index in order)
+    tracker.allocate(transient.gradients, dtype, reached if accumulates else 0)
     tracker.mark(START)
     for index in order:
         if not accumulates:
             tracker.allocate(transient.gradients, dtype, sizes[index])
         tracker.mark(~index)
+    tracker.allocate(transient.gradients, dtype, job.model.trainable_parameters - reached)
     return tracker.lines()
 
 

@@ -53,6 +53,8 @@ class Stages12Backward:
         self.job, self.strategy = job, job.strategy
         self.sizes, self.groups = tensor_sizes(job), flat_groups(job)
         self.own, self.fp32, self.muon = own_pieces(job), fp32_groups(job), own_matrices(job)
+        self.reached = frozenset(job.execution.gradients)
+        """Tensors that get a gradient."""
         self.own_whole = sum(self.sizes[index] for index in self.own)
         self.reduction, self.tracker = reduction(job), AllocationTracker()
         self.dtype, self.gradient_dtype = job.strategy.dtype, gradient_dtype(job.strategy)
@@ -91,7 +93,7 @@ class Stages12Backward:
         if reduces:
             if strategy.stage == 1 and not strategy.overlaps:
                 for layout in self.groups:
-                    for index in layout.order:
+                    for index in filter(self.reached.__contains__, layout.order):
                         self._reduce(index, boundary)
             for dtype in self.buckets:
                 self._flush(dtype, boundary)
@@ -231,6 +233,8 @@ class Stages12Backward:
         """The epilogue: accumulate into what earlier micro-steps kept, free buffers and gradients."""
         strategy, tracker = self.strategy, self.tracker
         self._free_waiting()
+        if not strategy.offload_optimizer:
+            self._fill_unreached()
         if boundary and not strategy.offload_optimizer:
             self._fill_partitions()
         if kept_before and self.kept:
@@ -262,6 +266,13 @@ class Stages12Backward:
     def free_buffers(self) -> None:
         self.tracker.free(transient.reduce_bucket, self.gradient_dtype, self.buffers)
         self.buffers = 0
+
+    def _fill_unreached(self) -> None:
+        """Zeros, whole tensors of them, where no gradient reaches an own tensor (get_all_grad_tensors)."""
+        for index, piece in self.own.items():
+            if index not in self.reached and index not in self.stored and piece.group not in self.fp32:
+                self.stored.add(index)
+                self.tracker.allocate(transient.own_gradients, self.strategy.dtype, self.sizes[index])
 
     def _fill_partitions(self) -> None:
         """Each group's partition is complete for the step: zeros where no gradient reaches, and Muon's updates."""

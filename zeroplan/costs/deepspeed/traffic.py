@@ -160,9 +160,11 @@ def reduced(job: Job) -> list[tuple[str, Bucket]]:
 
 def gradient_order(job: Job) -> Sequence[int]:
     """The order in which gradients reach the bucket: as backward makes them, or group by group at stage 1's end."""
+    reached = job.execution.gradients
     if job.strategy.stage == 2 or job.strategy.overlaps:
-        return job.execution.gradients
-    return [index for layout in flat_groups(job) for index in layout.order]
+        return reached
+    known = frozenset(reached)
+    return [index for layout in flat_groups(job) for index in layout.order if index in known]
 
 
 def gathers(job: Job) -> tuple[str, list[Gather]]:

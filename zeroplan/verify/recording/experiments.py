@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
 
 from zeroplan.architectures.recorded.program import (
     INPUT,
@@ -27,7 +26,9 @@ from zeroplan.architectures.recorded.program import (
     Layout,
     Saved,
 )
+from zeroplan.verify.recording.products import flops
 from zeroplan.verify.stand_ins import PASS, MetaStandIns
+from zeroplan.verify.values import ValuedStandIns, tensors_in
 
 Needs = tuple[bool, ...]
 MOST_CHOICES = 4
@@ -70,6 +71,14 @@ class Call(NamedTuple):
     base: Lies | None = None
     """What the tensor that it writes to is a view of; that is the input at `written`."""
     written: int = -1
+    values: tuple[tuple[int, torch.Tensor], ...] = ()
+    """Of inputs whose values decide sizes, by their place."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The same for calls that run alike."""
+        values = [(at, tuple(value.shape), hash(value.numpy().tobytes())) for at, value in self.values]
+        return self.function, repr(self.arguments), self.inputs, self.base, tuple(values)
 
 
 class Place:
@@ -94,21 +103,33 @@ def filled(arguments: Any, tensors: Iterator[torch.Tensor]) -> Any:
     return arguments
 
 
-class StorageLog(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
-    """Storages that are made, and go again, as `steps`."""
+class StoodIn(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
+    """What stands in for operators does so below autograd."""
 
-    def __init__(self, stand_ins: MetaStandIns, known: set[int]) -> None:
+    def __init__(self, stand_ins: MetaStandIns) -> None:
         super().__init__()
-        self.stand_ins, self.known = stand_ins, known
-        self.steps: list[Allocated | Freed] = []
-        self.numbers: dict[int, int] = {}
+        self.stand_ins = stand_ins
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = self.stand_ins.dispatched(func, args, kwargs or {})
-        result = func(*args, **(kwargs or {})) if made is PASS else made
-        for each in tree_flatten(result)[0]:
-            if is_tensor(each):
-                self.see(each.untyped_storage())
+        return func(*args, **(kwargs or {})) if made is PASS else made
+
+
+class StorageLog(StoodIn):
+    """Storages that are made, and go again, as `steps`."""
+
+    def __init__(self, stand_ins: MetaStandIns, known: set[int]) -> None:
+        super().__init__(stand_ins)
+        self.known = known
+        self.steps: list[Allocated | Freed] = []
+        self.numbers: dict[int, int] = {}
+        self.flops = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        self.flops += flops(func, args, kwargs or {}, result)
+        for each in tensors_in(result):
+            self.see(each.untyped_storage())
         return result
 
     def see(self, storage: torch.UntypedStorage) -> None:
@@ -125,9 +146,9 @@ class StorageLog(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
 
 
 class Experiments:
-    """Those of one recording: a call like one before is not run again."""
+    """Those of a model's recordings: a call like one before is not run again."""
 
-    def __init__(self, stand_ins: MetaStandIns) -> None:
+    def __init__(self, stand_ins: ValuedStandIns) -> None:
         self.stand_ins = stand_ins
         self.known: dict[Any, dict[Needs, Backward]] = {}
 
@@ -135,7 +156,7 @@ class Experiments:
         """By the choice of inputs that need a gradient. `may_need`: for each input the tensor that it is, among those
         that may; -1: it never does.
         """
-        key = call.function, repr(call.arguments), call.inputs, call.base, tuple(may_need)
+        key = call.key, tuple(may_need)
         if key not in self.known:
             found = ((needs, self.run(call, needs)) for needs in choices(may_need))
             self.known[key] = {needs: backward for needs, backward in found if backward is not None}
@@ -146,6 +167,8 @@ class Experiments:
         with torch.no_grad():
             lies = [call.base if call.base and at == call.written else each for at, each in enumerate(call.inputs)]
             leaves = [each.made() for each in lies]
+        for at, value in call.values:
+            self.stand_ins.known(leaves[at], value)
         for leaf, need in zip(leaves, needs, strict=True):
             leaf.requires_grad_(need)
         saved: list[torch.Tensor] = []
@@ -155,41 +178,71 @@ class Experiments:
             return tensor
 
         with torch.enable_grad():
-            given = [leaf.clone() for leaf in leaves] if call.in_place else leaves
+            given = [leaf.clone() if call.in_place and leaf.is_floating_point() else leaf for leaf in leaves]
             whole = given[call.written]
             if call.base:
                 view = call.inputs[call.written]
                 given[call.written] = whole.as_strided(view.shape, view.strides, view.offset)
             arguments, named = filled(call.arguments, iter(given))
-            with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-                made = self.stand_ins.dispatched(call.function, arguments, named)
-                made = call.function(*arguments, **named) if made is PASS else made
-        results = [whole] if call.base else [each for each in tree_flatten(made)[0] if is_tensor(each)]
+            saving = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+            with StoodIn(self.stand_ins), saving:
+                made = call.function(*arguments, **named)
+        results = [whole] if call.base else tensors_in(made)
         gets = [each for each in results if each.requires_grad]
         if not gets:
             return None
         inputs, outputs = ([each.untyped_storage()._cdata for each in several] for several in (given, results))
         kept = tuple([_saved(each, inputs, outputs) for each in saved])
-        steps, gradients = self._backward(leaves, needs, gets, {*inputs, *outputs}, saved)
+        steps, gradients, count = self._backward(leaves, gets, {*inputs, *outputs}, saved)
         name = next((each.grad_fn.name() for each in gets if each.grad_fn is not None), str(call.function))
-        return Backward(name, kept, steps, gradients, tuple([each.requires_grad for each in results]))
+        differentiable = tuple([each.requires_grad for each in results])
+        return Backward(name.rstrip("0123456789"), kept, steps, gradients, differentiable, Extent(count))
 
     def _backward(
-        self, leaves: Sequence[torch.Tensor], needs: Needs, results: Sequence[torch.Tensor], known: set[int],
+        self, leaves: Sequence[torch.Tensor], results: Sequence[torch.Tensor], known: set[int],
         saved: Sequence[torch.Tensor],
-    ) -> tuple[tuple[Allocated | Freed, ...], tuple[GradientOf | None, ...]]:  # fmt: skip
-        given = [torch.empty_like(each) for each in results]
+    ) -> tuple[tuple[Allocated | Freed, ...], tuple[GradientOf | None, ...], int]:  # fmt: skip
+        given = [torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in results]
         incoming = [each.untyped_storage()._cdata for each in given]
         there = known | {each.untyped_storage()._cdata for each in (*leaves, *saved, *given)}
         log = StorageLog(self.stand_ins, there)
-        wanted = [leaf for leaf, need in zip(leaves, needs, strict=True) if need]
         with log:
-            got = iter(torch.autograd.grad(results, wanted, given, allow_unused=True))
-        gradients = [next(got) if need else None for need in needs]
-        del got
+            gradients = gradients_of(results, leaves, given)
         of = tuple([None if each is None else _gradient(each, incoming, log) for each in gradients])
-        steps = tuple(log.steps)
-        return steps, of
+        return tuple(log.steps), of, log.flops
+
+
+def gradients_of(
+    results: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor], given: Sequence[torch.Tensor]
+) -> list[torch.Tensor | None]:  # fmt: skip
+    """Of each leaf that needs one. One node's are those that it gives itself, before torch's engine casts or sums them
+    to what they belong to (validate_outputs): what the node saved may be gone by then.
+    """
+    node = results[0].grad_fn
+    edges = [_leaf_of(edge) for edge, _at in node.next_functions] if node is not None else []
+    alone = node is not None and all(each.grad_fn is node for each in results)
+    if not alone or not callable(node) or any(edge is NOT_A_LEAF for edge in edges):
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        got = iter(torch.autograd.grad(results, wanted, given, allow_unused=True))
+        return [next(got) if leaf.requires_grad else None for leaf in leaves]
+    of_results: list[torch.Tensor | None] = [None] * (1 + max(each.output_nr for each in results))
+    for each, gradient in zip(results, given, strict=True):
+        of_results[each.output_nr] = gradient
+    with torch.no_grad():
+        made = node(*of_results)
+    made = made if isinstance(made, tuple) else (made,)
+    by_leaf = {id(edge): gradient for edge, gradient in zip(edges, made, strict=True) if edge is not None}
+    return [by_leaf.get(id(leaf)) for leaf in leaves]
+
+
+NOT_A_LEAF = object()
+
+
+def _leaf_of(node: Any) -> Any:
+    """The leaf that a node's gradient goes to, or to whose copy; None where nothing needs it."""
+    if node is not None and node.name() == "CloneBackward0":
+        node = node.next_functions[0][0]
+    return None if node is None else getattr(node, "variable", NOT_A_LEAF)
 
 
 def _gradient(gradient: torch.Tensor, incoming: Sequence[int], log: StorageLog) -> GradientOf:

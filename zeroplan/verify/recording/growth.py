@@ -5,65 +5,119 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
+from math import lcm
 from typing import Any
 
-from zeroplan.architectures.recorded.program import Extent
+from zeroplan.architectures.recorded.program import Extent, Program
 
 Point = tuple[int, int]
 """A batch and a sequence."""
-TERMS = len(Extent._fields)
+TERMS = range(len(Extent._fields) - 1)
+OF_SEQUENCE, OF_BATCH = (0, 2, 5), (0, 1)
+"""Terms that one sequence alone, and sequences of one length, can tell apart."""
 
 
 class NotOneProgramError(Exception):
     """What runs at two points is not the same, or a size is no polynomial in the batch and the sequence."""
 
 
-def grown(recorded: Sequence[Any], points: Sequence[Point]) -> Any:
-    """One recording for all points. The first TERMS of them decide, the others have to agree.
+def terms(points: Sequence[Point]) -> Sequence[int]:
+    """Which terms of an extent these points tell apart."""
+    batches, sequences = (len({point[at] for point in points}) for at in (0, 1))
+    return TERMS if batches > 1 and sequences > 1 else OF_SEQUENCE if sequences > 1 else OF_BATCH
 
-    Raises `NotOneProgramError`.
+
+def grown(recorded: Sequence[Any], points: Sequence[Point], chunk: int = 1) -> Any:
+    """One recording for all points. As many of them as there are terms decide, the others have to agree.
+
+    `chunk`: tokens that layers take together, whose number divides sizes. Raises `NotOneProgramError`.
     """
-    first = recorded[0]
-    if isinstance(first, Extent):
-        return _extent(tuple([each.constant for each in recorded]), tuple(points))
-    if any(type(each) is not type(first) for each in recorded):
-        raise NotOneProgramError(f"{first} at {points[0]}, other things elsewhere")
-    if isinstance(first, tuple):
+    return _Growth(tuple(points), chunk).grown(recorded)
+
+
+def at_point(value: Any, point: Point) -> Any:
+    """A grown recording at one point, as it would be recorded there."""
+    known: dict[int, Any] = {}
+
+    def at(value: Any) -> Any:
+        if isinstance(value, Extent):
+            return Extent(value.at(*point))
+        if isinstance(value, tuple):
+            if id(value) not in known:
+                parts = [at(each) for each in value]
+                known[id(value)] = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+            return known[id(value)]
+        if isinstance(value, dict):
+            return {key: at(each) for key, each in value.items()}
+        return value
+
+    return at(value)
+
+
+class _Growth:
+    def __init__(self, points: tuple[Point, ...], chunk: int) -> None:
+        self.points, self.chunk = points, chunk
+        self.programs: dict[tuple[int, ...], Program] = {}
+        """By the identities of those recorded: identical layers may share one."""
+
+    def grown(self, recorded: Sequence[Any]) -> Any:
+        first = recorded[0]
+        if isinstance(first, Extent):
+            return _extent(tuple([each.constant for each in recorded]), self.points, self.chunk)
+        if any(type(each) is not type(first) for each in recorded):
+            raise NotOneProgramError(f"{first} at {self.points[0]}, other things elsewhere")
+        if isinstance(first, Program):
+            key = tuple(map(id, recorded))
+            if key not in self.programs:
+                self.programs[key] = Program(*self._together(recorded))
+            return self.programs[key]
+        if isinstance(first, tuple):
+            parts = self._together(recorded)
+            return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+        if isinstance(first, dict):
+            if any(each.keys() != first.keys() for each in recorded):
+                raise NotOneProgramError("other choices of gradients")
+            return {key: self.grown([each[key] for each in recorded]) for key in first}
+        if any(each != first for each in recorded):
+            raise NotOneProgramError(f"{first} at {self.points[0]}, {recorded} in all")
+        return first
+
+    def _together(self, recorded: Sequence[Any]) -> list[Any]:
+        first = recorded[0]
         if len({len(each) for each in recorded}) > 1:
-            raise NotOneProgramError(f"{len(first)} of {type(first).__name__} at {points[0]}, not as many elsewhere")
-        parts = [grown(each, points) for each in zip(*recorded, strict=True)]
-        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
-    if isinstance(first, dict):
-        if any(each.keys() != first.keys() for each in recorded):
-            raise NotOneProgramError("other choices of gradients")
-        return {key: grown([each[key] for each in recorded], points) for key in first}
-    if any(each != first for each in recorded):
-        raise NotOneProgramError(f"{first} at {points[0]}, {recorded} in all")
-    return first
+            what = f"{len(first)} of {type(first).__name__} at {self.points[0]}, not as many elsewhere"
+            raise NotOneProgramError(what)
+        return [self.grown(each) for each in zip(*recorded, strict=True)]
 
 
 @lru_cache(maxsize=4096)
-def _extent(values: tuple[int, ...], points: tuple[Point, ...]) -> Extent:
+def _extent(values: tuple[int, ...], points: tuple[Point, ...], chunk: int) -> Extent:
     if len(set(values)) == 1:
         return Extent(values[0])
-    coefficients = [sum((row[at] * values[at] for at in range(TERMS)), Fraction(0)) for row in _inverse(points[:TERMS])]
-    found = Extent(*[int(each) for each in coefficients])
-    if any(found.at(*point) != value for point, value in zip(points, values, strict=True)):
+    chosen = terms(points)
+    coefficients = dict.fromkeys(TERMS, Fraction(0))
+    for term, row in zip(chosen, _inverse(points[: len(chosen)], tuple(chosen)), strict=True):
+        coefficients[term] = sum((share * value for share, value in zip(row, values, strict=False)), Fraction(0))
+    per = lcm(*[each.denominator for each in coefficients.values()])
+    result = Extent._make([*[int(each * per) for each in coefficients.values()], per])
+    if chunk * chunk % per or any(result.at(*point) != value for point, value in zip(points, values, strict=True)):
         raise NotOneProgramError(f"sizes {values} at {points}")
-    return found
+    return result
 
 
 @lru_cache(maxsize=16)
-def _inverse(points: tuple[Point, ...]) -> list[list[Fraction]]:
+def _inverse(points: tuple[Point, ...], chosen: tuple[int, ...]) -> list[list[Fraction]]:
     """Of the matrix of what each term is at each point."""
-    rows = [[Fraction(each) for each in (1, b, s, b * s, b * s * s, s * s)] for b, s in points]
-    whole = [row + [Fraction(at == other) for other in range(TERMS)] for at, row in enumerate(rows)]
-    for at in range(TERMS):
-        pivot = next(row for row in range(at, TERMS) if whole[row][at])
+    size = len(chosen)
+    of_points = ((1, b, s, b * s, b * s * s, s * s) for b, s in points)
+    rows = [[Fraction(each[term]) for term in chosen] for each in of_points]
+    whole = [row + [Fraction(at == other) for other in range(size)] for at, row in enumerate(rows)]
+    for at in range(size):
+        pivot = next(row for row in range(at, size) if whole[row][at])
         whole[at], whole[pivot] = whole[pivot], whole[at]
         whole[at] = [each / whole[at][at] for each in whole[at]]
-        for other in range(TERMS):
+        for other in range(size):
             if other != at and whole[other][at]:
                 factor = whole[other][at]
                 whole[other] = [x - factor * y for x, y in zip(whole[other], whole[at], strict=True)]
-    return [row[TERMS:] for row in whole]
+    return [row[size:] for row in whole]

@@ -8,42 +8,52 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from zeroplan.architectures.recorded.program import Call, Extent, Operator, Program, Ref, Release, Result
+from zeroplan.architectures.recorded.program import (
+    ASKS,
+    FLASH_FUNCTION,
+    FUNCTION,
+    LINEAR,
+    Extent,
+    Keeps,
+    Operator,
+    Program,
+    Ref,
+    Release,
+    Result,
+)
+from zeroplan.verify.inputs import Inputs
+from zeroplan.verify.recording.calls import Like, Opened, Programs
 from zeroplan.verify.recording.experiments import Call as OperatorCall
 from zeroplan.verify.recording.experiments import Experiments, Lies, Place, is_tensor
-from zeroplan.verify.stand_ins import PASS, MetaStandIns
+from zeroplan.verify.recording.flash_package import flash_package
+from zeroplan.verify.recording.products import flops, is_causal
+from zeroplan.verify.stand_ins import PASS
+from zeroplan.verify.values import INDEXING, ValuedStandIns, tensors_in
 
-
-class Opened:
-    """A call of a module that is being recorded: operators, calls and releases, with tensors numbered throughout."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.steps: list[Any] = []
-        self.made: set[int] = set()
-        """Tensors that were made in it, or below it."""
-        self.positional: tuple[int, ...] = ()
-        self.given: tuple[int, ...] = ()
-        """By position and by name, whether they are used or not: a checkpoint keeps them."""
-        self.returned: tuple[int, ...] = ()
+Given = tuple[torch.nn.Module, MutableMapping[Any, Any]]
+"""A layer, and a mapping that it is given."""
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
     """Operators as torch runs them, each in the call of a module that it belongs to."""
 
-    def __init__(self, model: torch.nn.Module, inputs: dict[str, torch.Tensor], stand_ins: MetaStandIns) -> None:
+    def __init__(
+        self, model: torch.nn.Module, inputs: dict[str, torch.Tensor], stand_ins: ValuedStandIns,
+        experiments: Experiments, alike: Mapping[str, Like],
+    ) -> None:  # fmt: skip
+        """`alike`: layers that return what they are given, by the layer before them whose program they run."""
         super().__init__()
         self.model, self.stand_ins = model, stand_ins
-        self.experiments = Experiments(stand_ins)
         self.names = {
             tensor.untyped_storage()._cdata: name
             for several in (model.named_parameters(), model.named_buffers())
@@ -51,38 +61,144 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         }
         self.given = {tensor.untyped_storage()._cdata for tensor in inputs.values() if is_tensor(tensor)}
         self.numbers: Any = WeakTensorKeyDictionary()
-        self.places: dict[Any, int] = {}
+        self.places: dict[int, dict[Lies, int]] = {}
+        """Tensors by their storage, and how they lie in it."""
         self.storages: dict[int, list[int]] = {}
         """Tensors by the storage that they have."""
         self.first: dict[int, Lies] = {}
         self.gone: list[int] = []
         self.live: set[int] = set()
         self.count = 0
-        self.calls: dict[int, tuple[OperatorCall, list[int]]] = {}
+        self.calls: dict[int, tuple[OperatorCall, list[int], list[Lies]]] = {}
         """Those of operators that may have a node, by identity: they cannot run again before the pass is over."""
+        self.programs = Programs(self.calls, experiments, alike)
+        self.alike = alike
+        self.packed: list[Ref] | None = None
+        """What a function written in Python saves, while it runs."""
+        self.asking: set[int] = set()
+        """Tensors that the model's own code has ask for a gradient."""
+        self.in_mappings: set[int] = set()
+        """Tensors in mappings that layers are given."""
+        self.inside = False
+        """An operator runs that is recorded as a whole."""
         self.root = Opened("")
         self.open = [self.root]
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.let_go()
         named = kwargs or {}
+        if not self.inside:
+            self.let_go()
         made = self.stand_ins.dispatched(func, args, named)
         result = func(*args, **named) if made is PASS else made
-        results = [each for each in tree_flatten(result)[0] if is_tensor(each)]
-        inputs = [each for each in tree_flatten((args, named))[0] if is_tensor(each)]
-        if any(each.device.type == "meta" for each in results):
-            arguments = tree_map(lambda each: Place() if is_tensor(each) else each, (args, named))
-            self.record(func, arguments, inputs, results)
+        if not self.inside:
+            count = flops(func, args, named, result)
+            self.see(func, args, named, result, flops=Extent(count), causal=is_causal(func, args, named))
         return result
 
-    def record(self, func: Any, arguments: Any, inputs: list[torch.Tensor], results: list[torch.Tensor]) -> None:
+    def see(self, func: Any, args: Any, named: Any, result: Any, **of_product: Any) -> None:
+        """One call; what is not made on the device is left out."""
+        results = tensors_in(result)
+        if any(each.device.type == "meta" for each in results):
+            inputs = tensors_in((args, named))
+            arguments = tree_map(lambda each: Place() if is_tensor(each) else each, (args, named))
+            self.record(func, arguments, inputs, results, **of_product)
+
+    @contextmanager
+    def as_one(self) -> Iterator[None]:
+        """Operators that run inside are not recorded: what calls them is, as a whole."""
+        self.let_go()
+        self.inside = True
+        try:
+            yield
+        finally:
+            self.inside = False
+
+    def linear(self, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+        """torch.nn.functional.linear, as one operator: what runs for it is stage 3's choice."""
+
+        def run(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Any:
+            with self.as_one():
+                result = otherwise(x, weight, bias)
+            args = (x, weight) if bias is None else (x, weight, bias)
+            name = LINEAR if torch.is_grad_enabled() else ""  # inside a function it has no node
+            self.see(otherwise, args, {}, result, flops=Extent(2 * x.numel() * weight.shape[0]), name=name)
+            return result
+
+        return run
+
+    def flash_attention(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, dropout: float, softcap: bool, local: bool,
+        causal: bool, contiguous: bool,
+    ) -> torch.Tensor:  # fmt: skip
+        """The flash-attention package's function, as one operator."""
+        with self.as_one():
+            result = attended(q, k, v)
+            result = result.contiguous() if contiguous else result
+        told = [f"dropout={dropout}"] * (dropout > 0) + ["softcap"] * softcap + ["local"] * local
+        name = " ".join([FLASH_FUNCTION, *told])
+        self.see(attended, (q, k, v), {}, result, flops=Extent(0), causal=causal, name=name)
+        return result
+
+    def function(self, otherwise: Any) -> Any:
+        """`apply` of torch.autograd.Function: its operators have no nodes, and what it returns gets one of its own."""
+
+        def run(cls: type[torch.autograd.Function], *args: Any, **named: Any) -> Any:
+            apply = otherwise.__get__(None, cls)
+            if not torch.is_grad_enabled() or self.packed is not None:
+                return apply(*args, **named)
+            self.packed = []
+            try:
+                result = apply(*args, **named)
+            finally:
+                packed, self.packed = self.packed, None
+            if any(each.requires_grad for each in tensors_in(result)):
+                self.attach(apply, args, named, result, packed)
+            return result
+
+        return classmethod(run)
+
+    def attach(
+        self, apply: Callable[..., Any], args: Any, named: Any, result: Any, packed: Sequence[Ref]
+    ) -> None:  # fmt: skip
+        """The node of a function, on tensors that are there: it saves some that its operators made in between, which
+        are let go of after it.
+        """
+        inputs = tensors_in((args, named))
+        results = tensors_in(result)
+        refs, numbers = [self.ref(each) for each in inputs], [self.ref(each) for each in results]
+        between = [ref for ref in dict.fromkeys(packed) if isinstance(ref, int) and ref not in (*refs, *numbers)]
+        made = tuple([
+            Result(number, Lies.of(each).layout, Extent(0), is_there=True)
+            for number, each in zip(numbers, results, strict=True) if isinstance(number, int)
+        ])  # fmt: skip
+        step = Operator(FUNCTION, (*refs, *between), made, {})
+        self.open[-1].steps.append(step)
+        arguments = tree_map(lambda each: Place() if is_tensor(each) else each, (args, named))
+        call = OperatorCall(apply, arguments, tuple([Lies.of(each) for each in inputs]), in_place=False)
+        order: dict[Any, int] = {}
+        may_need = [
+            order.setdefault(ref, len(order)) if each.requires_grad else -1
+            for ref, each in zip(refs, inputs, strict=True)
+        ]
+        self.calls[id(step)] = call, may_need, [self.first[each] for each in between]
+
+    def pack(self, tensor: torch.Tensor) -> None:
+        """What an operator saves is dropped; of a function it is noted."""
+        if self.packed is not None:
+            self.packed.append(self.ref(tensor))
+
+    def record(
+        self, func: Any, arguments: Any, inputs: list[torch.Tensor], results: list[torch.Tensor], *, flops: Extent,
+        causal: bool = False, name: str = "",
+    ) -> None:  # fmt: skip
         storages = [each.untyped_storage()._cdata for each in inputs]
         refs = tuple([self.ref(each) for each in inputs])
+        self.see_asking(inputs, refs)
         written = next((at for each in results for at, tensor in enumerate(inputs) if tensor is each), -1)
         base = self.base_of(inputs[written]) if written >= 0 else None
         call = OperatorCall(
             func, arguments, tuple([Lies.of(each) for each in inputs]), written >= 0,
-            self.first[base] if base is not None else None, written,
+            self.first[base] if base is not None else None, written, self.values(func, inputs),
         )  # fmt: skip
         order: dict[Any, int] = {}
         of = [base if base is not None and at == written else ref for at, ref in enumerate(refs)]
@@ -91,12 +207,26 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
             if inputs[at].requires_grad:
                 may_need[at] = order.setdefault(ref, len(order))
         made = tuple([self.result(each, inputs, storages) for each in results])
-        self.open[-1].steps.append(Operator(str(func), refs, made, {}, base))
+        self.open[-1].steps.append(Operator(name or str(func), refs, made, {}, base, flops, causal))
         may_have = any(each.dtype.is_floating_point or each.dtype.is_complex for each in results)
         if order and may_have and torch.is_grad_enabled():
-            self.calls[id(self.open[-1].steps[-1])] = call, may_need
+            self.calls[id(self.open[-1].steps[-1])] = call, may_need, []
         for opened in self.open:
             opened.made.update(each.number for each in made if not each.is_input)
+
+    def see_asking(self, inputs: Sequence[torch.Tensor], refs: Sequence[Ref]) -> None:
+        """Those that ask for a gradient and follow from nothing, as all do inside a function written in Python."""
+        for ref, each in zip(refs, inputs, strict=True) if self.packed is None else ():
+            if isinstance(ref, int) and each.requires_grad and each.is_leaf and ref not in self.asking:
+                self.asking.add(ref)
+                self.open[-1].steps.append(Operator(ASKS, (ref,), (), {}))
+
+    def values(self, func: Any, inputs: Sequence[torch.Tensor]) -> tuple[tuple[int, torch.Tensor], ...]:
+        """Of the inputs whose values decide what an operator makes."""
+        if func not in INDEXING:
+            return ()
+        values = ((at, self.stand_ins.value_of(each)) for at, each in enumerate(inputs))
+        return tuple([(at, value) for at, value in values if value is not None])
 
     def result(self, tensor: torch.Tensor, inputs: list[torch.Tensor], storages: list[int]) -> Result:
         storage, layout = tensor.untyped_storage(), Lies.of(tensor).layout
@@ -112,9 +242,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         storage = tensor.untyped_storage()
         key, number = storage._cdata, self.count
         self.count += 1
-        self.numbers[tensor] = self.places[key, Lies.of(tensor)] = number
+        lies = self.first[number] = Lies.of(tensor)
+        self.numbers[tensor] = self.places.setdefault(key, {})[lies] = number
         self.storages.setdefault(key, []).append(number)
-        self.first[number] = Lies.of(tensor)
         if key not in self.live and key not in self.names and key not in self.given:
             self.live.add(key)
             weakref.finalize(storage, self.gone.append, key)
@@ -124,13 +254,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         key = tensor.untyped_storage()._cdata
         if tensor in self.numbers:
             return int(self.numbers[tensor])
-        if (number := self.places.get((key, Lies.of(tensor)))) is not None:
+        if key in self.places and (number := self.places[key].get(Lies.of(tensor))) is not None:
             return number
         return self.names.get(key)
 
     def refs(self, values: Any) -> tuple[int, ...]:
         """Tensors of the program among them."""
-        refs = [self.ref(each) for each in tree_flatten(values)[0] if is_tensor(each)]
+        refs = [self.ref(each) for each in tensors_in(values)]
         return tuple([ref for ref in refs if isinstance(ref, int)])
 
     def base_of(self, tensor: torch.Tensor) -> int | None:
@@ -144,7 +274,27 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
             key = self.gone.pop(0)
             self.live.discard(key)
             self.open[-1].steps.append(Release(tuple(self.storages.pop(key, ()))))
-            self.places = {place: number for place, number in self.places.items() if place[0] != key}
+            self.places.pop(key, None)
+
+    def staying(self, loss: torch.Tensor) -> list[int]:
+        """What modules keep of a pass, by one tensor of each storage: not what the graph keeps, as it asks for a
+        gradient, or a checkpoint, as it is in a mapping.
+        """
+        others = self.live - {loss.untyped_storage()._cdata}
+        kept = (self.storages[key] for key in self.storages if key in others)
+        return [numbers[0] for numbers in kept if (self.asking | self.in_mappings).isdisjoint(numbers)]
+
+    def see_mappings(self, given: Sequence[Given]) -> None:
+        """What is in mappings that layers are given, once all have run."""
+        paths = {module: path for path, module in self.model.named_modules()}
+        mappings = {id(mapping): mapping for _layer, mapping in given}
+        for key, mapping in mappings.items():
+            layers = tuple([paths[layer] for layer, each in given if id(each) == key])
+            tensors = tuple(dict.fromkeys(self.refs(list(mapping.values()))))
+            around = _around(self.root, layers[0])
+            if tensors and around is not None:
+                self.in_mappings.update(tensors)
+                around.steps.append(Keeps(layers, tensors))
 
     @contextmanager
     def hooked(self) -> Iterator[None]:
@@ -159,100 +309,90 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         def leave(_module: Any, _inputs: Any, result: Any) -> None:
             self.let_go()
             closed = self.open.pop()
-            closed.returned = self.refs(result)
+            closed.returned, closed.in_tuple = self.refs(result), isinstance(result, tuple) and len(result) == 1
+            closed.one_tensor = closed.in_tuple or is_tensor(result)
             self.open[-1].steps.append(closed)
 
-        handles = []
+        handles, linear = [], functional.linear
+        apply = torch.autograd.Function.__dict__["apply"]
+        functional.linear = self.linear(linear)
+        torch.autograd.Function.apply = self.function(apply)
         for path, module in self.model.named_modules():
             handles.append(module.register_forward_pre_hook(enter(path), with_kwargs=True))
             handles.append(module.register_forward_hook(leave))
+            if path in self.alike:
+                module.forward = _unchanged_in_tuple if self.alike[path].in_tuple else _unchanged
         try:
-            yield
+            with flash_package(self.flash_attention):
+                yield
         finally:
+            functional.linear, torch.autograd.Function.apply = linear, apply
             for handle in handles:
                 handle.remove()
+            for path in self.alike:
+                del self.model.get_submodule(path).forward
 
 
-def record(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> Program:
-    """The program of the model's forward, of which its loss is left."""
-    recorder = Recorder(model, inputs, MetaStandIns())
-    dropped = object()
-    saving_nothing = torch.autograd.graph.saved_tensors_hooks(lambda _tensor: dropped, lambda _dropped: None)
-    with saving_nothing, recorder, recorder.hooked():
-        output = model(**inputs)
+def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """A tensor like the queries, which follows from all three."""
+    return q + (k.sum() + v.sum())
+
+
+def _unchanged(x: torch.Tensor, *_rest: Any, **_named: Any) -> torch.Tensor:
+    return x
+
+
+def _unchanged_in_tuple(x: torch.Tensor, *_rest: Any, **_named: Any) -> tuple[torch.Tensor]:
+    return (x,)
+
+
+def _around(opened: Opened, path: str) -> Opened | None:
+    """The call in which the module of that path is called."""
+    below = [step for step in opened.steps if isinstance(step, Opened)]
+    if any(step.path == path for step in below):
+        return opened
+    return next((found for step in below if (found := _around(step, path)) is not None), None)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Cycles stay until they are asked for: when the collector comes by itself follows from what ran before."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def record(
+    model: torch.nn.Module, inputs: Inputs, experiments: Experiments, alike: Mapping[str, Like] | None = None,
+    given: Sequence[Given] = (),
+) -> Program:  # fmt: skip
+    """The program of the model's forward, of which its loss is left. `alike`: as `identical_layers` gives it; `given`:
+    mappings that layers have been given when the model has run.
+    """
+    return recorded(model, inputs, experiments, alike or {}, given)[0]
+
+
+def recorded(
+    model: torch.nn.Module, inputs: Inputs, experiments: Experiments, alike: Mapping[str, Like],
+    given: Sequence[Given] = (),
+) -> tuple[Program, Recorder]:  # fmt: skip
+    stand_ins = ValuedStandIns()
+    for name, value in inputs.values.items():
+        stand_ins.known(inputs.tensors[name], value)
+    recorder = Recorder(model, inputs.tensors, stand_ins, experiments, alike)
+    saving_nothing = torch.autograd.graph.saved_tensors_hooks(recorder.pack, lambda _dropped: None)
+    with saving_nothing, recorder, recorder.hooked(), stand_ins.made_of_lists(), uncollected():
+        output = model(**inputs.tensors)
         loss = output.loss
         del output
         gc.collect()
         recorder.let_go()
         last = recorder.ref(loss)
+        recorder.see_mappings(given)
+        stay = recorder.staying(loss)
     assert isinstance(last, int)
-    return localized(recorder.root, recorder, {last})[0]
-
-
-def localized(opened: Opened, recorder: Recorder, wanted: set[int]) -> tuple[Program, tuple[int, ...], tuple[int, ...]]:
-    """The call with tensors numbered within it, and what its inputs and outputs are outside.
-
-    `wanted`: what is used later.
-    """
-    later = [wanted]
-    for step in reversed(opened.steps):
-        later.append(later[-1] | _used(step))
-    later.reverse()
-    inner: list[Any] = []
-    for step, after in zip(opened.steps, later[1:], strict=True):
-        inner.append(localized(step, recorder, after) if isinstance(step, Opened) else step)
-    used = (number for step in opened.steps for number in _in_order(step) if number not in opened.made)
-    inputs = tuple(dict.fromkeys((*opened.given, *used)))
-    numbers = {number: at for at, number in enumerate(inputs)}
-
-    def local(number: int) -> int:
-        return numbers.setdefault(number, len(numbers))
-
-    prefix = f"{opened.path}." if opened.path else ""
-    steps: list[Operator | Call | Release] = []
-    for step, made in zip(opened.steps, inner, strict=True):
-        if isinstance(step, Opened):
-            program, given, outputs = made
-            path = step.path.removeprefix(prefix)
-            inside = tuple(map(local, given)), tuple(map(local, outputs))
-            of_hooks = (tuple([local(each) for each in several if each in numbers])
-                        for several in (step.positional, step.returned))  # fmt: skip
-            steps.append(Call(path, program, *inside, *of_hooks))
-        elif isinstance(step, Release):
-            if there := tuple([numbers[each] for each in step.tensors if each in numbers]):
-                steps.append(Release(there))
-        else:
-            refs = tuple([_local_ref(ref, local, prefix) for ref in step.inputs])
-            results = tuple([each._replace(number=local(each.number)) for each in step.results])
-            base = None if step.base is None else local(step.base)
-            call = recorder.calls.get(id(step))
-            backward = recorder.experiments.backward(*call) if call else {}
-            steps.append(Operator(step.name, refs, results, backward, base))
-    outputs = tuple(sorted(opened.made & wanted))
-    return Program(len(inputs), tuple(steps), tuple(map(local, outputs))), inputs, outputs
-
-
-def _local_ref(ref: Ref, local: Any, prefix: str) -> Ref:
-    if isinstance(ref, int):
-        return int(local(ref))
-    if ref is None:
-        return None
-    return ref.removeprefix(prefix) if ref.startswith(prefix) else f"/{ref}"
-
-
-def _in_order(step: Any) -> Iterator[int]:
-    if isinstance(step, Opened):
-        yield from step.given
-        for each in step.steps:
-            yield from (number for number in _in_order(each) if number not in step.made)
-            if isinstance(each, Release):
-                yield from (number for number in each.tensors[:1] if number not in step.made)
-    elif isinstance(step, Operator):
-        yield from (ref for ref in step.inputs if isinstance(ref, int))
-        if step.base is not None:
-            yield step.base
-
-
-def _used(step: Any) -> set[int]:
-    """And what Python holds until then, by one of the tensors that have its storage."""
-    return set(step.tensors[:1]) if isinstance(step, Release) else set(_in_order(step))
+    program, _given, made = recorder.programs.of(recorder.root, {last, *stay})
+    outputs = [program.outputs[made.index(each)] for each in (last, *stay)]
+    return program._replace(outputs=tuple(outputs)), recorder

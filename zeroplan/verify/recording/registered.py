@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from zeroplan.architectures.recorded.modules import ModuleRecord, RecordedParameter
+from zeroplan.architectures.recorded.modules import ModuleRecord, RecordedBuffer, RecordedParameter
 
 
-def registered(model: torch.nn.Module) -> ModuleRecord:
-    """The tree, with parameters numbered; tied ones have one number."""
+def registered(model: torch.nn.Module, dtypes: Mapping[str, str] | None = None) -> ModuleRecord:
+    """The tree, with parameters numbered; tied ones have one number. `dtypes`: of buffers, where not torch's own."""
     numbers: dict[int, int] = {}
 
-    def record(module: torch.nn.Module) -> ModuleRecord:
+    def record(module: torch.nn.Module, path: str) -> ModuleRecord:
         parameters = ((name, each) for name, each in module._parameters.items() if each is not None)
         buffers = ((name, each) for name, each in module._buffers.items() if each is not None)
         children = ((name, each) for name, each in module._modules.items() if each is not None)
         return ModuleRecord(
             f"{type(module).__module__}.{type(module).__qualname__}",
             tuple([
-                RecordedParameter(name, tuple(each.shape), numbers.setdefault(id(each), len(numbers)))
+                RecordedParameter(
+                    name, tuple(each.shape), numbers.setdefault(id(each), len(numbers)), each.requires_grad
+                )
                 for name, each in parameters
             ]),
-            tuple([(name, tuple(each.shape), str(each.dtype).removeprefix("torch.")) for name, each in buffers]),
-            tuple([(name, record(each)) for name, each in children]),
+            tuple([
+                RecordedBuffer(name, tuple(each.shape), (dtypes or {}).get(path + name) or _dtype(each))
+                for name, each in buffers
+            ]),
+            tuple([(name, record(each, f"{path}{name}.")) for name, each in children]),
             isinstance(module, GradientCheckpointingLayer),
             module.p if isinstance(module, torch.nn.Dropout) else 0.0,
         )  # fmt: skip
 
-    return record(model)
+    return record(model, "")
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

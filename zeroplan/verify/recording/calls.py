@@ -1,0 +1,171 @@
+"""Calls of modules as they are recorded, with tensors numbered throughout; and the programs that they are, each with
+tensors numbered within it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from zeroplan.architectures.recorded.program import (
+    INPUT,
+    OTHER,
+    Backward,
+    Call,
+    Keeps,
+    Layout,
+    Operator,
+    Program,
+    Ref,
+    Release,
+    Saved,
+)
+from zeroplan.verify.recording.experiments import Call as OperatorCall
+from zeroplan.verify.recording.experiments import Experiments, Lies
+
+TAKEN = Layout((), (), 0)
+
+
+class Opened:
+    """A call of a module that is being recorded: operators, calls and releases, with tensors numbered throughout."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.steps: list[Any] = []
+        self.made: set[int] = set()
+        """Tensors that were made in it, or below it."""
+        self.positional: tuple[int, ...] = ()
+        self.given: tuple[int, ...] = ()
+        """By position and by name, whether they are used or not: a checkpoint keeps them."""
+        self.returned: tuple[int, ...] = ()
+        self.one_tensor = self.in_tuple = False
+        """What it returns is a tensor, or a tuple of one."""
+
+
+class Like(NamedTuple):
+    """The layer before one that runs the same program."""
+
+    path: str
+    in_tuple: bool
+
+
+class Programs:
+    """Makes the programs of modules, which `made` has by the modules' paths."""
+
+    def __init__(
+        self, calls: Mapping[int, tuple[OperatorCall, list[int], list[Lies]]], experiments: Experiments,
+        alike: Mapping[str, Like],
+    ) -> None:  # fmt: skip
+        """`calls`: of operators that may have a node, by the identity of their step. `alike`: as a recorder has it."""
+        self.calls, self.experiments, self.alike = calls, experiments, alike
+        self.made: dict[str, Program] = {}
+
+    def of(self, opened: Opened, wanted: set[int]) -> tuple[Program, tuple[int, ...], tuple[int, ...]]:
+        """The call with tensors numbered within it, and what its inputs and outputs are outside.
+
+        `wanted`: what is used later.
+        """
+        if opened.path in self.alike:
+            given = tuple(dict.fromkeys(opened.given))
+            return self.made[self.alike[opened.path].path], given, opened.returned
+        later = [wanted]
+        for step in reversed(opened.steps):
+            later.append(later[-1] | _used(step))
+        later.reverse()
+        inner: list[Any] = []
+        for step, after in zip(opened.steps, later[1:], strict=True):
+            inner.append(self.of(step, after) if isinstance(step, Opened) else step)
+        used = (number for step in opened.steps for number in _in_order(step) if number not in opened.made)
+        inputs = tuple(dict.fromkeys((*opened.given, *used)))
+        numbers = {number: at for at, number in enumerate(inputs)}
+
+        def local(number: int) -> int:
+            return numbers.setdefault(number, len(numbers))
+
+        prefix = f"{opened.path}." if opened.path else ""
+        steps: list[Operator | Call | Release | Keeps] = []
+        for step, made in zip(opened.steps, inner, strict=True):
+            if isinstance(step, Opened):
+                program, given, outputs = made
+                path = _local_path(step.path, prefix)
+                inside = tuple(map(local, given)), tuple(map(local, outputs))
+                of_hooks = (tuple([local(each) for each in several if each in numbers])
+                            for several in (step.positional, step.returned))  # fmt: skip
+                steps.append(Call(path, program, *inside, *of_hooks))
+            elif isinstance(step, Keeps):
+                paths = tuple([_local_path(each, prefix) for each in step.modules])
+                steps.append(Keeps(paths, tuple(map(local, step.tensors))))
+            elif isinstance(step, Release):
+                if there := tuple([numbers[each] for each in step.tensors if each in numbers]):
+                    steps.append(Release(there))
+            else:
+                steps.append(self.operator(step, local, prefix))
+        outputs = tuple(sorted(opened.made & wanted))
+        program = self.made[opened.path] = Program(len(inputs), tuple(steps), tuple(map(local, outputs)))
+        return program, inputs, outputs
+
+    def operator(self, step: Operator, local: Callable[[int], int], prefix: str) -> Operator:
+        """With its tensors numbered within a call, and what its backward runs."""
+        refs = tuple([_local_ref(ref, local, prefix) for ref in step.inputs])
+        results = tuple([each._replace(number=local(each.number)) for each in step.results])
+        base = None if step.base is None else local(step.base)
+        call = self.calls.get(id(step))
+        backward = self.backward(*call) if call else {}
+        if step.causal:
+            backward = {needs: each._replace(causal=True) for needs, each in backward.items()}
+        return step._replace(inputs=refs, results=results, backward=backward, base=base)
+
+    def backward(
+        self, call: OperatorCall, may_need: list[int], between: list[Lies]
+    ) -> Mapping[tuple[bool, ...], Backward]:  # fmt: skip
+        """By which inputs need a gradient; what a function saves of its own is among the inputs, behind those given."""
+        backward = self.experiments.backward(call, may_need)
+        if not between:
+            return backward
+
+        def of_inputs(several: Sequence[Saved]) -> Iterator[Saved]:
+            """Each in the place of the first of its layout that is not taken yet."""
+            free = [each.layout for each in between]
+            for saved in several:
+                at = free.index(saved.layout) if saved.kind == OTHER and saved.layout in free else -1
+                if at >= 0:
+                    free[at] = TAKEN
+                yield saved if at < 0 else Saved(INPUT, len(may_need) + at, saved.layout)
+
+        more, none = (False,) * len(between), (None,) * len(between)
+        return {
+            (*needs, *more): each._replace(saved=tuple(of_inputs(each.saved)), gradients=(*each.gradients, *none))
+            for needs, each in backward.items()
+        }
+
+
+def _local_ref(ref: Ref, local: Any, prefix: str) -> Ref:
+    if isinstance(ref, int):
+        return int(local(ref))
+    if ref is None:
+        return None
+    return _local_path(ref, prefix)
+
+
+def _local_path(path: str, prefix: str) -> str:
+    return path.removeprefix(prefix) if path.startswith(prefix) else f"/{path}"
+
+
+def _in_order(step: Any) -> Iterator[int]:
+    if isinstance(step, Opened):
+        yield from step.given
+        for each in step.steps:
+            yield from (number for number in _in_order(each) if number not in step.made)
+            if isinstance(each, Release):
+                yield from (number for number in each.tensors[:1] if number not in step.made)
+    elif isinstance(step, Keeps):
+        yield from step.tensors
+    elif isinstance(step, Operator):
+        yield from (ref for ref in step.inputs if isinstance(ref, int))
+        if step.base is not None:
+            yield step.base
+
+
+def _used(step: Any) -> set[int]:
+    """Tensors that a step reads; of a release one of those that have the storage, which Python holds until then."""
+    return set(step.tensors[:1]) if isinstance(step, Release) else set(_in_order(step))

@@ -1,0 +1,55 @@
+"""Layers that run one after the other, and those of them that run one program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from zeroplan.verify.inputs import Inputs
+from zeroplan.verify.recording.calls import Like, Opened
+from zeroplan.verify.recording.experiments import Experiments
+from zeroplan.verify.recording.recorder import Recorder, recorded
+
+
+def identical_layers(model: torch.nn.Module, inputs: Inputs, experiments: Experiments) -> dict[str, Like]:
+    """Layers that run the program of one before them, by its path; each takes what the one before it gives, and what
+    all are given.
+    """
+    _program, recorder = recorded(model, inputs, experiments, {})
+    known: list[str] = []
+    result: dict[str, Like] = {}
+    for step in chained(recorder):
+        like = next((each for each in known if recorder.programs.made[each] == recorder.programs.made[step.path]), None)
+        if like is None:
+            known.append(step.path)
+        else:
+            result[step.path] = Like(like, step.in_tuple)
+    return result
+
+
+def chained(recorder: Recorder) -> Iterator[Opened]:
+    """Layers that make of their first input one like it, which the next takes, and read nothing else of a layer; none
+    where one runs more than once.
+    """
+    every = ((step, recorder.model.get_submodule(step.path)) for step in _every(recorder.root))
+    layers = [step for step, module in every if isinstance(module, GradientCheckpointingLayer)]
+    if len({step.path for step in layers}) < len(layers):
+        return
+    made = set[int]().union(*[step.made for step in layers])
+    for at, step in enumerate(layers):
+        first, *rest = dict.fromkeys(step.given)
+        following = layers[at + 1].given[:1] if at + 1 < len(layers) else step.returned
+        of_itself = step.one_tensor and step.returned == following and step.returned[0] in step.made
+        alike = of_itself and recorder.first.get(first) == recorder.first[step.returned[0]]
+        program = recorder.programs.made[step.path]
+        if alike and made.isdisjoint(rest) and program.inputs == 1 + len(rest) and len(program.outputs) == 1:
+            yield step
+
+
+def _every(opened: Opened) -> Iterator[Opened]:
+    for step in opened.steps:
+        if isinstance(step, Opened):
+            yield step
+            yield from _every(step)
