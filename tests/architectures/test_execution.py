@@ -219,10 +219,10 @@ def test_a_layer_as_a_leaf_is_recomputed_unseen() -> None:
 
 
 def test_all_tensors_that_a_leaf_returns_get_a_gradient() -> None:
-    """GPT-J's layer returns the weights of its attention too; Llama's attention does when it is eager."""
-    gptj = {"model_type": "gptj", "n_embd": 8, "n_head": 2, "n_layer": 1, "vocab_size": 10, "rotary_dim": 4}
-    for leaves, times in [(NO_LEAVES, 1), (LeafModules(classes=("GPTJBlock",)), 2)]:
-        found = order(gptj, leaves)
+    """BLOOM's layer returns the weights of its attention too; Llama's attention does when it is eager."""
+    bloom = {"model_type": "bloom", "hidden_size": 8, "n_head": 2, "n_layer": 1, "vocab_size": 10}
+    for leaves, times in [(NO_LEAVES, 1), (LeafModules(classes=("BloomBlock",)), 2)]:
+        found = order(bloom, leaves)
         assert short(found, found.backward).count("+0") == times
     for eager, times in [(False, 1), (True, 2)]:
         found = order({"model_type": "llama", **TINY}, LeafModules(classes=("LlamaAttention",)), eager=eager)

@@ -13,18 +13,17 @@ import pytest
 
 from tests.architectures import execution_reference
 from tests.architectures.execution_reference import Row
+from tests.described import families_here
 from zeroplan.architectures.execution import execution
 from zeroplan.architectures.leaves import class_name, leaf_paths
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
-from zeroplan.architectures.registry import FAMILIES
 from zeroplan.specs.execution import Execution
 from zeroplan.specs.model import LeafModules
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("deepspeed")
 transformers = pytest.importorskip("transformers")
-if transformers.__version__ != "5.23.0":
-    pytest.skip(f"transformers {transformers.__version__}, not 5.23.0", allow_module_level=True)
+FAMILIES = families_here(module=True)
 recorder = pytest.importorskip("tests.architectures.execution_recorder")
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -67,24 +66,24 @@ def assert_equal(family: str, leaves: LeafModules, draws: int) -> None:
     assert compared == draws
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", FAMILIES)
 def test_draws(family: str) -> None:
     assert_equal(family, recorder.NO_LEAVES, DRAWS)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", FAMILIES)
 def test_bfloat16_runs_in_the_same_order(family: str) -> None:
     ((config, mine, theirs),) = islice(recorder.runnable(family, torch.bfloat16), 1)
     assert ours(family, mine, recorder.NO_LEAVES, "eager") == theirs["eager"], config
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", FAMILIES)
 def test_leaves(family: str, settings: str) -> None:
     assert_equal(family, SETTINGS[settings], (DRAWS + 2) // 3)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", FAMILIES)
 def test_layers_as_leaves(family: str) -> None:
     ((_config, any_size, _theirs),) = islice(recorder.runnable(family), 1)
     leaves = LeafModules(classes=(class_name(family, layers(any_size)[0].transformers_class),))
@@ -101,7 +100,7 @@ def rows_of(family: str, leaves: LeafModules, count: int) -> list[Row]:
     return list(islice((row for row in drawn if row.execution.leaves or leaves == recorder.NO_LEAVES), count))
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", FAMILIES)
 def test_reference(family: str) -> None:
     rows = [row for row in execution_reference.read() if row.config["model_type"] == family]
     if os.environ.get("ZEROPLAN_RECORD"):

@@ -67,13 +67,12 @@ def test_tensors_are_transformers_own(model_type, architecture):
         mine = built(config, architecture)
         shapes = [(path, tuple(tensor.shape)) for path, tensor in model.named_parameters()]
         assert [(path, tensor.shape) for path, tensor in mine.named_parameters()] == shapes, config
-        if model_type != "gptj":  # its rope is a module of its own since 5.24
-            theirs = dict(model.named_modules())
-            assert [path for path, _module in mine.named_modules()] == list(theirs), config
-            for path, module in mine.named_modules():
-                if not isinstance(module, Activation):
-                    described = class_name(model_type, module.transformers_class)
-                    assert described.rpartition(".")[2] == type(theirs[path]).__qualname__, (config, path)
+        theirs = dict(model.named_modules())
+        assert [path for path, _module in mine.named_modules()] == list(theirs), config
+        for path, module in mine.named_modules():
+            if not isinstance(module, Activation):
+                described = class_name(model_type, module.transformers_class)
+                assert described.rpartition(".")[2] == type(theirs[path]).__qualname__, (config, path)
         compared += 1
     assert compared
 

@@ -28,11 +28,11 @@ def differences(numbers: list[int], order: int) -> list[int]:
 def fuses(case: Case) -> bool:
     """Its attention never holds a number for each pair of tokens.
 
-    Falcon gives a mask to every kernel; GPT-J, BLOOM and gpt-oss have no attention but their own. The CPU's kernel
+    Falcon gives a mask to every kernel; BLOOM and gpt-oss have no attention but their own. The CPU's kernel
     takes neither dropout nor values of another width than keys, where all scores are made.
     """
     config, family = case["config"], case["config"]["model_type"]
-    if family in {"falcon", "gptj", "bloom", "gpt_oss"}:
+    if family in {"falcon", "bloom", "gpt_oss"}:
         return False
     drops = any(value for field, value in config.items() if field in PROBABILITIES)
     return case["device"] == "meta" or not (drops or family.startswith("deepseek"))

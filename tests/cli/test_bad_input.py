@@ -411,7 +411,8 @@ MODELS = [
 
 
 @pytest.mark.parametrize(("fields", "found", "write"), [pytest.param(*case, id=name) for name, *case in MODELS])
-def test_a_config_json_that_cannot_be_a_model(zeroplan, fields, found, write):
+def test_a_config_json_that_cannot_be_a_model(zeroplan, monkeypatch, fields, found, write):
+    monkeypatch.setattr("zeroplan.catalog.kept_recordings.installed", lambda: None)
     Path("m").mkdir()
     Path("m/config.json").write_text(json.dumps({**LLAMA, **fields}), encoding="utf-8")
     assert_refused(*zeroplan("estimate", "--model", "m"), "m/config.json", found, write)

@@ -114,7 +114,7 @@ def test_an_example_runs(command, tmp_path):
     else:
         code, out, err = typed(shlex.split(command)[1:], tmp_path, 100, answers)
     assert "Traceback" not in err
-    if command.startswith("zeroplan verify") and importlib.util.find_spec("deepspeed") is None:
+    if command.startswith(("zeroplan verify", "zeroplan trace")) and importlib.util.find_spec("deepspeed") is None:
         assert NEEDS_DEEPSPEED in err
     elif command.startswith("zeroplan check"):
         assert code in (0, 1), err  # 1: findings
@@ -128,7 +128,7 @@ def test_an_example_runs(command, tmp_path):
 
 def needs_a_process(command):
     """What a shell does of it, and what measures this machine or DeepSpeed with libraries of its own."""
-    return any(sign in command for sign in "|<>;&$*`") or {"calibrate", "verify"} & {*command.split()}
+    return any(sign in command for sign in "|<>;&$*`") or {"calibrate", "verify", "trace"} & {*command.split()}
 
 
 def in_a_shell(command, tmp_path, answers):

@@ -260,6 +260,7 @@ LLAMA_2_7B, LLAMA_3_8B, QWEN_7B = 6_738_415_616, 8_030_261_248, 7_615_616_512
 MISTRAL_V1, MISTRAL_V3, GPT2, GPT2_XL = 7_241_732_096, 7_248_023_552, 124_439_808, 1_557_611_200
 MODELS = [
     # typed, parameters as published
+    ("Qwen/Qwen3-VL-8B-Instruct", 8_767_123_696), ("qwen3-vl 8b", 8_767_123_696),
     ("Llama-2-7b-hf", LLAMA_2_7B), ("meta-llama/Llama-2-7b-hf", LLAMA_2_7B), ("meta-llama/Llama-2-7b-chat-hf", LLAMA_2_7B),
     ("llama2-7b", LLAMA_2_7B), ("Llama 2 7B", LLAMA_2_7B), ("llama_2_7b", LLAMA_2_7B), ("llama2:7b", LLAMA_2_7B),
     ("llama3-8b", LLAMA_3_8B), ("llama-3-8b-instruct", LLAMA_3_8B), ("Meta-Llama-3-8B", LLAMA_3_8B),
@@ -292,7 +293,7 @@ NOT_MODELS = [
     ("mistral-7b", "mistral-7b-v0.1, mistral-7b-v0.3"),  # their vocabularies differ
     ("llama-38b", "nearest"),
     ("llama-7b", "llama-2-7b"),
-    ("gemma-3-4b-it", "gemma-3-4b-text"),  # an image tower stands in its config.json
+    ("gemma-3-12b-it", "gemma-3-12b-text"),  # an image tower stands in its config.json
     ("mistralai/Mistral-7B-v0.2", "Mistral-7B-v0.2"),
     ("TheBloke/Llama-2-7B-GPTQ", "write --model llama-2-7b for full training"),
     ("TheBloke/Llama-2-7B-Chat-AWQ", "write --model llama-2-7b for full training"),

@@ -116,7 +116,7 @@ def test_words_of_the_screen_are_understood(said, name):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--model", "gpt-j-6b", "--gpu-mem", "80", "--why", "sdpa"), "has no sdpa for gptj (5.24 has"),
+        (("--model", "bloom-560m", "--gpu-mem", "80", "--why", "sdpa"), "has no sdpa for bloom"),
         (("--params", "350M", "--gpu", "v100-32gb", "--why", "flash"), "compute capability 7.0"),
     ],
 )

@@ -30,7 +30,7 @@ from zeroplan.specs.strategy import Workload
 
 CONFIGS = {str(case["config"]): case["config"] for case in read()}
 FAMILIES = sorted({config["model_type"] for config in CONFIGS.values()})
-UNFUSED = {"falcon", "gptj", "bloom", "gpt_oss"}
+UNFUSED = {"falcon", "bloom", "gpt_oss"}
 """Families that give every kernel a mask, or have no attention but their own."""
 TILE = 32
 """Rows of the memory-efficient kernel's log-sum-exp come in tiles of this."""

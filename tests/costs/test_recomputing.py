@@ -35,7 +35,6 @@ REFUSED = [
     (job(on_host=True, backend="cpu"), "empties the only copy"),
     (job("bert-base", partitions=True), "more than one argument by position"),
     (job("bloom-560m", checkpointing="selective", attention="eager"), "AttentionInterface"),
-    (job("gpt-j-6b", checkpointing="selective", attention="eager"), "AttentionInterface"),
     (job("falcon-7b", checkpointing="selective"), "AttentionInterface"),
     (job("gpt-oss-20b", checkpointing="selective-products", attention="eager"), "biases to their products in place"),
     (job("qwen2.5-0.5b", stage=3, checkpointing="selective-products"), "has them twice"),

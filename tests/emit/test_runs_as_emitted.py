@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ if any(importlib.util.find_spec(name) is None for name in ("deepspeed", "torch",
     pytest.skip("DeepSpeed is not installed", allow_module_level=True)
 
 HAS_LIGHTNING = importlib.util.find_spec("lightning") is not None
+CONFIGS = Path(__file__).with_name("configs")
 USUAL = {"gpus": "1", "gpu": "h100-80gb", "global-batch": "4", "micro-batch": "2", "seq": "128", "host-mem": "1TiB"}
 PLANS = {
     "Trainer, two ranks, stage 3 offloaded, every other layer": {
@@ -66,6 +68,15 @@ PLANS = {
     },
     "Lightning, stage 3, fp32": {
         "model": "qwen3-0.6b", "for": "lightning", "stage": "3", "precision": "fp32", "checkpointing": "full",
+    },
+    "Trainer, stage 2, a classifier of sequences": {
+        "model": str(CONFIGS / "sequence_classifier.json"), "for": "hf", "stage": "2", "checkpointing": "full",
+    },
+    "DeepSpeed, stage 1, a classifier of sequences": {
+        "model": str(CONFIGS / "sequence_classifier.json"), "for": "deepspeed", "stage": "1", "checkpointing": "full",
+    },
+    "Trainer, stage 1, a recorded encoder and decoder": {
+        "model": str(CONFIGS / "encoder_decoder.json"), "for": "hf", "stage": "1", "checkpointing": "none",
     },
 }  # fmt: skip
 SEEDS = {"DeepSpeed's launcher, stage 1, eager attention": 0}

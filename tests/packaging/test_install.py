@@ -46,8 +46,9 @@ def ran(command, path, cwd):
 
 
 def test_a_wheel_carries_the_presets(wheel, tmp_path):
-    folder, models, gpus, clusters = ran([sys.executable, "-c", COUNT], wheel, tmp_path).split()
+    folder, models, recorded, gpus, clusters = ran([sys.executable, "-c", COUNT], wheel, tmp_path).split()
     assert folder == str(wheel / "zeroplan" / "presets")
+    assert int(recorded) >= 25
     assert (int(models) >= 60, int(gpus) >= 25, int(clusters) >= 10) == (True, True, True)
     assert "fit in 79.21 GiB" in ran(COMMAND, wheel, tmp_path)
 

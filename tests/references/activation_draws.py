@@ -7,7 +7,7 @@ FAMILIES = (
     "gpt2", "gpt_neox", "opt", "bloom", "falcon", "gptj", "gpt_bigcode", "phi", "mixtral", "qwen2_moe", "qwen3_moe",
     "deepseek_v2", "deepseek_v3", "gpt_oss", "bert",
 )  # fmt: skip
-EAGER_ONLY = {"gemma2", "bloom", "gpt_oss", "gptj"}
+EAGER_ONLY = {"gemma2", "bloom", "gpt_oss"}
 """transformers has no other attention for these, or none that computes the same."""
 MULTI_HEAD = {"gpt2", "gpt_neox", "opt", "gptj", "gpt_bigcode", "bert"}
 NO_FFN = {"bloom", "falcon"}

@@ -127,7 +127,7 @@ def built(case):
     from torch.utils.checkpoint import create_selective_checkpoint_contexts
     from transformers import AutoConfig
 
-    from zeroplan.verify.job import language_model
+    from zeroplan.verify.task import class_of
 
     aten = torch.ops.aten
     fields = dict(case["config"])
@@ -135,7 +135,7 @@ def built(case):
     config.use_cache = False
     dtype = getattr(torch, WIDTHS[case["dtype"]])
     with torch.device(case["device"]):
-        model = language_model(config).from_config(config, dtype=dtype, attn_implementation=case["attention"])
+        model = class_of(config, "case")._from_config(config, dtype=dtype, attn_implementation=case["attention"])
     if case["checkpointing"]:
         words = {"use_reentrant": case.get("reentrant", False)}
         if case.get("keeps_products"):

@@ -2,7 +2,7 @@
 
 python -m tests.references.make_adapter_runs FOLDER [NUMBER [SEED [SHARE [APART]]]]     writes FOLDER/0.json and so on
 
-Settings as `zeroplan.verify.cases` draws them (no ZenFlow; no GPT-J, whose buffers differ in transformers 5.24), on 2 to 4
+Settings as `zeroplan.verify.cases` draws them (no ZenFlow; no GPT-J, then described as transformers 5.23 has it), on 2 to 4
 ranks, each with adapters set in one of the ways in which people set them (`settings`). SHARE of those in 16 bit have
 quantized weights; APART of all have weights in uint8 or int8 at stage 3, or adapters in float32 beside others in 16 bit. Needs DeepSpeed, transformers, peft and bitsandbytes.
 

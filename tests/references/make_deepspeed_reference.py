@@ -11,6 +11,8 @@ import json
 import sys
 from pathlib import Path
 
+from zeroplan.verify.compare import KEPT, MODEL
+
 TARGET = Path(__file__).with_name("deepspeed_0.19.8.json")
 FROZEN = "frozen_0.19.8.json"
 LEFT_OUT = ("steps", "activations", "seed", "mode")
@@ -27,7 +29,7 @@ def last(run):
 def held(run):
     found = {}
     for entry in run["held"]:
-        if entry["kind"] != "inputs":
+        if entry["kind"] != "inputs" and not entry["kind"].startswith(KEPT):
             tier = found.setdefault(entry["tier"], {})
             tier[entry["dtype"]] = tier.get(entry["dtype"], 0) + entry["bytes"]
     return found
@@ -73,7 +75,8 @@ def copies(run):
     """Bytes of the last optimizer step between the tiers."""
     found = {}
     for entry in [*run["pcie_traffic"], *run["disk_traffic"]]:
-        if entry["step"] == last(run):
+        read = run["case"].get("recording") and entry.get("asked_by") == MODEL  # sizes that the model asks for
+        if entry["step"] == last(run) and not read:
             found[WAYS[entry["way"]]] = found.get(WAYS[entry["way"]], 0) + entry["bytes"]
     return found
 
@@ -140,8 +143,8 @@ def joined(texts, entries):
 
 
 def is_for(target, case):
-    """Runs in which something is frozen have a file of their own."""
-    return bool(case.get("freeze")) == (target.name == FROZEN)
+    """Runs in which something is frozen have a file of their own, but for what a recorded class freezes itself."""
+    return "recording" in case or bool(case.get("freeze")) == (target.name == FROZEN)
 
 
 def main(paths):

@@ -3,7 +3,7 @@
 python -m tests.references.make_frozen_runs FOLDER [NUMBER [SEED]]     writes FOLDER/0.json and so on
 
 First the few written out here, then so many drawn: settings as `zeroplan.verify.cases` draws them (no ZenFlow; no GPT-J,
-whose buffers differ in transformers 5.24), on 2 to 4 ranks, each with one of the ways in which people freeze (`WAYS`), or
+then described as transformers 5.23 has it), on 2 to 4 ranks, each with one of the ways in which people freeze (`WAYS`), or
 with tensors frozen at random. DeepSeek's routers are built in fp32 there, so without DeepSpeed that model does not run
 alone. Needs DeepSpeed and transformers.
 """

@@ -16,10 +16,10 @@ from tests.references.activation_draws import FAMILIES, drawn_case
 from tests.references.make_activation_reference import WIDTHS, cuda_operators, drop_gradient, head, runs, stepped, token_ids, write
 from zeroplan.architectures.registry import BARE, accepted_architectures, language_models
 
-CHANGED = frozenset({"gptj", "falcon", "deepseek_v2", "deepseek_v3"})
-"""Families that hold other bytes since: gptj has one table of positions and sdpa attention from transformers 5.24 on,
-and the routers of deepseek_v2 and deepseek_v3 weights in fp32, so none are converted; falcon's queries share one head
-of keys, which torch 2.14 hands to fused kernels too (ATen/native/transformers/sdp_utils_cpp.h: supports_mqa)."""
+CHANGED = frozenset({"falcon", "deepseek_v2", "deepseek_v3"})
+"""Families that hold other bytes since: the routers of deepseek_v2 and deepseek_v3 have weights in fp32 from transformers
+5.24 on, so none are converted; falcon's queries share one head of keys, which torch 2.14 hands to fused kernels too
+(ATen/native/transformers/sdp_utils_cpp.h: supports_mqa)."""
 MEASURED = {"2.13": CHANGED, "2.14": frozenset(FAMILIES) - CHANGED}
 """By version of torch."""
 

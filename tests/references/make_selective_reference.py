@@ -16,7 +16,7 @@ from tests.references.make_activation_reference import head, measured, runs, wri
 from tests.references.make_flops_reference import counted
 
 TARGET = Path(__file__).with_name("selective_torch_2.13.json")
-OWN_ATTENTION = ("bloom", "falcon", "gptj")
+OWN_ATTENTION = ("bloom", "falcon")
 
 
 def with_operations(case):

@@ -12,6 +12,7 @@ from zeroplan.architectures.model import model_of
 from zeroplan.architectures.quantized import with_quantization
 from zeroplan.architectures.read import read_config as read_model
 from zeroplan.catalog.adapters import read_adapter
+from zeroplan.catalog.recording import model_from_file
 from zeroplan.costs.outside import outside
 from zeroplan.deepspeed.read import read_config
 from zeroplan.ledger import total
@@ -24,7 +25,7 @@ from zeroplan.specs.strategy import Strategy, Workload
 CLIENT_OPTIMIZERS = {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adagrad": "adagrad"}
 NAMES = ("deepspeed", "zenflow", "liger", "recomputing", "checkpointing", "flash_attn", "bert", "autocast", "unusual", "plans",
          "waiting", "optimizers", "frozen", "adapters", "adapter_plans",
-         "waiting_adapters")  # fmt: skip
+         "waiting_adapters", "families")  # fmt: skip
 RECORDED = {name: json.loads((REFERENCES / f"{name}_0.19.8.json").read_text()) for name in NAMES}
 RUNS: list[dict[str, Any]] = [{**run, "of": name} for name, found in RECORDED.items() for run in found["measured"]]
 REFUSED: list[dict[str, Any]] = [run for found in RECORDED.values() for run in found["refused"]]
@@ -46,6 +47,12 @@ def _model_of(config: str) -> Model:
 
 
 @lru_cache(KEPT)
+def recorded_family(name: str) -> Model:
+    """The model of a recording in tests/references/families."""
+    return model_from_file(REFERENCES / "families" / f"{name}.trace.json.gz", source=name)
+
+
+@lru_cache(KEPT)
 def _job_of(written: str) -> Job:
     case = json.loads(written)
     fields = read_config(case["ds_config"], "case").fields
@@ -57,7 +64,7 @@ def _job_of(written: str) -> Job:
     fields["kernels"] = case.get("kernels", "transformers")
     fields |= {name: case[name] for name in ("micro_batch", "checkpointing", "attention", "parameter_groups")}
     per_node = min(case["ranks_per_node"], case["world"])
-    model = _model_of(json.dumps(case["model"]))
+    model = recorded_family(case["recording"]) if case.get("recording") else _model_of(json.dumps(case["model"]))
     if case.get("freeze"):
         model = with_frozen(model, case["freeze"], case.get("train") or ())
     if case.get("quantization"):

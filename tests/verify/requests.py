@@ -147,7 +147,7 @@ def drawn(seed: int, *, small: bool = False, adapters: str = "") -> tuple[dict[s
         options, place = draw(r, small=small), r.random()
         if adapters:
             options |= ADAPTERS[adapters](r)
-        if adapters and options.get("model") == "gpt-j-6b":  # its buffers differ in transformers 5.24
+        if adapters and options.get("model") == "gpt-j-6b":  # when the plans were recorded it was described as transformers 5.23 has it
             continue
         job = planned(options)
         if job and work(job) <= most:

@@ -18,6 +18,7 @@ from tests.verify.noted import Noted
 from tests.verify.recorded import KEPT, REFUSED, RUNS, job_of, label
 from zeroplan.costs.deepspeed.stage_3 import less_in_forward
 from zeroplan.costs.ledger import ledger as counted_ledger
+from zeroplan.costs.memory import beside_token_ids
 from zeroplan.costs.passes import alone
 from zeroplan.errors import ZeroplanError
 from zeroplan.ledger import FIRST, Detail, less_activations, total
@@ -81,7 +82,8 @@ def peaks_less_activations(run) -> Compared:
     for phase in ("init", "forward", "backward", "step"):
         predicted = less_activations(tier, phase)
         if phase == "init":
-            predicted += 8 * job.tokens  # the measurement made its batch before
+            inputs = beside_token_ids(job) if job.model.inputs else ()
+            predicted += 8 * job.tokens + sum(each.bytes for each in inputs)  # the measurement made its batch before
         if phase == "forward" and run["of"] in WAITING:
             predicted -= less_in_forward(job)  # the order of addresses that needs fewest, in all of them
         yield f"peak of {phase} less activations", near(run["peaks"][phase][0]), predicted

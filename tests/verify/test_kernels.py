@@ -136,6 +136,17 @@ def test_dropout_keeps_a_mask_of_bits(calls):
     assert calls.call("native_dropout")[1][1].dtype == torch.bool
 
 
+def test_dropout_of_the_math_kernel_too(calls):
+    F.scaled_dot_product_attention(*qkv(18, torch.float32), is_causal=True, dropout_p=0.1)
+    assert chosen(calls) == ["math"]
+    assert calls.call("native_dropout")[1][1].dtype == torch.bool
+
+
+def test_all_dropped_is_not_fused(calls):
+    F.dropout(heads(4, 16, torch.bfloat16), 1.0)
+    assert "native_dropout" not in calls.names()
+
+
 @pytest.mark.parametrize("options", [{"p": 0.0}, {"p": 0.1, "training": False}])
 def test_no_dropout_is_the_input(calls, options):
     x = heads(4, 16, torch.bfloat16)
@@ -175,8 +186,11 @@ def test_other_devices_are_left_alone(calls):
 
 
 def test_torch_is_put_back():
-    names = [(F, "scaled_dot_product_attention"), (F, "dropout"), (torch, "softmax"), (torch.Tensor, "softmax")]
+    names = [(F, "scaled_dot_product_attention"), (torch, "softmax"), (torch.Tensor, "softmax")]
     before = [getattr(owner, name) for owner, name in names]
     with kernels.as_on_cuda():
         assert all(getattr(owner, name) is not was for (owner, name), was in zip(names, before, strict=True))
     assert [getattr(owner, name) for owner, name in names] == before
+    with Calls() as calls:
+        F.dropout(heads(4, 16, torch.bfloat16), 0.1)
+    assert "bernoulli_" in calls.names()

@@ -24,7 +24,7 @@ from zeroplan.architectures.trace import run_of, run_step
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.tensor import AccumulateGrad, Tensor
-from zeroplan.catalog.recording import Recording, read, written
+from zeroplan.catalog.recording import read, written
 from zeroplan.errors import SpecError
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import TimelineRequest
@@ -35,10 +35,15 @@ transformers = pytest.importorskip("transformers", reason="needs transformers (z
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_flatten  # noqa: E402
 
+from zeroplan.verify.inputs import Inputs  # noqa: E402
+from zeroplan.verify.recording.experiments import Experiments  # noqa: E402
 from zeroplan.verify.recording.growth import NotOneProgramError, grown  # noqa: E402
+from zeroplan.verify.recording.model import recording as recorded  # noqa: E402
 from zeroplan.verify.recording.recorder import record  # noqa: E402
 from zeroplan.verify.recording.registered import registered  # noqa: E402
+from zeroplan.verify.recording.variants import Way  # noqa: E402
 from zeroplan.verify.stand_ins import PASS, MetaStandIns  # noqa: E402
+from zeroplan.verify.values import ValuedStandIns  # noqa: E402
 
 POINTS = ((2, 32), (3, 32), (2, 48), (3, 48), (4, 64), (2, 80), (5, 48))
 ELSEWHERE = ((6, 40), (2, 120))
@@ -60,7 +65,7 @@ UNDESCRIBED = ("glm4_moe", "nemotron_h", "t5")
 
 
 def built(family):
-    config = transformers.CONFIG_MAPPING[family](**FAMILIES[family])
+    config = transformers.CONFIG_MAPPING[family](**FAMILIES[family], use_cache=False)
     auto = transformers.AutoModelForSeq2SeqLM if family == "t5" else transformers.AutoModelForCausalLM
     with torch.device("meta"):
         model = auto.from_config(config, attn_implementation="eager", dtype=torch.bfloat16)
@@ -69,7 +74,7 @@ def built(family):
 
 def inputs(batch, seq):
     ids = torch.zeros((batch, seq), dtype=torch.long, device="meta")
-    return {"input_ids": ids, "labels": ids, "use_cache": False}
+    return Inputs({"input_ids": ids, "labels": ids})
 
 
 class Bytes(TorchDispatchMode):
@@ -105,7 +110,7 @@ def torchs(model, batch, seq):
     def drop(parameter):
         parameter.grad = None
 
-    given = inputs(batch, seq)
+    given = inputs(batch, seq).tensors
     handles = [p.register_post_accumulate_grad_hook(drop) for p in model.parameters() if p.requires_grad]
     tracked = Bytes([*model.parameters(), *model.buffers(), given["input_ids"]])
     with tracked:
@@ -152,7 +157,7 @@ def replayed(program, model, batch, seq):
 def test_bytes_are_torchs_at_other_sizes_and_with_frozen_weights(family):
     """Recorded with all weights training; then every other tensor, or all but norms, is frozen."""
     model = built(family)
-    program = grown([record(model, inputs(*point)) for point in POINTS], POINTS)
+    program = grown([record(model, inputs(*point), Experiments(ValuedStandIns())) for point in POINTS], POINTS)
     names = [name for name, _parameter in model.named_parameters()]
     frozen = {"nothing": (), "every other": names[1::2], "all but norms": [name for name in names if "norm" not in name]}
     for what, still in frozen.items():
@@ -173,7 +178,7 @@ def both():
     def trees(family):
         if family not in known:
             model = built(family)
-            recorded = assemble(registered(model), record(model, inputs(2, 32)))
+            recorded = assemble(registered(model), record(model, inputs(2, 32), Experiments(ValuedStandIns())))
             model_type, config = read_config(json.loads(model.config.to_json_string(use_diff=False)), "case")
             known[family] = recorded, model_of(model_type, config, name="case", source="case").profile.root
         return known[family]
@@ -205,46 +210,44 @@ def test_layers_run_again_as_those_of_the_described_family(both, family, recompu
 
 @pytest.fixture(scope="module")
 def recording():
-    model = built("glm4_moe")
-    program = grown([record(model, inputs(*point)) for point in POINTS], POINTS)
-    return Recording(registered(model), program, {"torch": torch.__version__})
+    return recorded({"model_type": "glm4_moe", **FAMILIES["glm4_moe"]}, name="glm", place="case", ways=[Way("sdpa", "bf16")])
 
 
 def test_a_file_is_read_as_it_was_written(recording):
-    content = written(recording)
+    content = written(recording).encode()
     assert read(content, "model.trace.json") == recording
-    assert read(gzip.decompress(content), "model.trace.json") == recording
-    assert written(read(content, "model.trace.json")) == content
+    assert read(gzip.compress(content), "model.trace.json") == recording
+    assert written(read(content, "model.trace.json")).encode() == content
 
 
 def altered(content, change):
     """With a checksum that is right."""
-    whole = json.loads(gzip.decompress(content))
+    whole = json.loads(content)
     version, _checksum = whole.pop("zeroplan_trace"), whole.pop("checksum")
     change(whole)
     text = json.dumps(whole, separators=(",", ":"))
     checksum = hashlib.sha256(text.encode()).hexdigest()
-    return gzip.compress(json.dumps({"zeroplan_trace": version, "checksum": checksum, **whole}).encode())
+    return json.dumps({"zeroplan_trace": version, "checksum": checksum, **whole}).encode()
 
 
 def test_other_files_are_refused_in_one_line(recording):
-    content = written(recording)
+    content = written(recording).encode()
     later, deep = {"row": 10**6}, {"zeroplan_trace": 1, "rows": "[" * 10**5}
     files = {
         "cut off": content[:-40], "nothing": b"", "no JSON": b"{", "other JSON": b"[1]", "another": b"{}",
         "schema": gzip.compress(b'{"zeroplan_trace": 2}'), "no checksum": b'{"zeroplan_trace": 1, "rows": []}',
-        "a number": gzip.compress(gzip.decompress(content).replace(b"torch", b"Torch")),
+        "a number": content.replace(b"torch", b"Torch"), "cut off and gzipped": gzip.compress(content)[:-40],
         "deep": json.dumps(deep).replace('"[', "[").encode(), "a bomb": gzip.compress(b"0" * 65_000_000),
         "a row to come": altered(content, lambda whole: whole["rows"].insert(0, [10, [later]])),
-        "no such type": altered(content, lambda whole: whole["rows"].append([99])),
+        "no such type": altered(content, lambda whole: whole["rows"][0].__setitem__(0, 99)),
         "a missing field": altered(content, lambda whole: whole["rows"][0].pop()),
         "text for a number": altered(content, lambda whole: whole["rows"][0].__setitem__(-1, "7")),
-        "another program": altered(content, lambda whole: whole.update(program=whole["model"])),
+        "another program": altered(content, lambda whole: whole.update(recording={"row": 0})),
         "no rows": altered(content, lambda whole: whole.pop("rows")),
     }  # fmt: skip
     for name, file in files.items():
         with pytest.raises(SpecError) as error:
-            read(file, "model.trace.json")
+            tuple(read(file, "model.trace.json").programs)
         assert "\n" not in str(error.value), name
         assert str(error.value).startswith("model.trace.json: found "), name
 

@@ -98,8 +98,9 @@ if os.environ.get("PROBE") and "LOCAL_RANK" in os.environ:
 
     def said(engine):
         config = engine._config
-        model = next(m for m in engine.module.modules() if (hasattr(m, "config") and hasattr(m, "lm_head"))
-                     or type(m).__name__.startswith("Bert"))  # fmt: skip
+        from transformers import PreTrainedModel
+
+        model = next(m for m in engine.module.modules() if isinstance(m, PreTrainedModel))
         zero = config.zero_config
         return {
             **SEEN,
