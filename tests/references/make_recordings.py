@@ -1,6 +1,7 @@
 """The shipped recordings: presets/recordings/NAME.trace.json.gz, and what NAME.json beside says of it.
 
 python -m tests.references.make_recordings [NAME ...]                 records these anew, or all
+python -m tests.references.make_recordings --into FOLDER NAME ...     the same, as files of FOLDER alone
 python -m tests.references.make_recordings --add FOLDER REPOSITORY SOURCE [IMAGES HEIGHT WIDTH]
 
 A preset NAME.json states config.json, where it is from and what images each sequence has; the recording, the number of
@@ -12,12 +13,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sys
 import warnings
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from zeroplan.architectures.recorded.recording import Recording
 from zeroplan.catalog import presets
 from zeroplan.catalog.recording import written
 from zeroplan.specs.images import Images
@@ -29,7 +32,7 @@ NOT_THE_MODEL = ("auto_map", "transformers_version", "_name_or_path", "quantizat
 """Of a config.json."""
 
 
-def recorded(content: dict[str, Any], name: str):
+def recorded(content: dict[str, Any], name: str) -> Recording:
     images = Images(**content["images"]) if content["images"] else None
     has_sdpa = class_of(config_of(content["config"], name), name)._supports_sdpa
     attention = "sdpa" if images and has_sdpa else None
@@ -37,6 +40,15 @@ def recorded(content: dict[str, Any], name: str):
         content["config"], name=name, place=f"preset {name}", images=images, attention=attention,
         watch=lambda what: print(name, what, flush=True),
     )  # fmt: skip
+
+
+def into(folder: Path, name: str) -> None:
+    made = recorded(json.loads((FOLDER / f"{name}.json").read_text()), name)
+    (folder / presets.recording_of(name).name).write_bytes(packed(made))
+
+
+def packed(made: Recording) -> bytes:
+    return gzip.compress(written(made).encode(), 9, mtime=0)
 
 
 def make(name: str) -> None:
@@ -50,7 +62,7 @@ def make(name: str) -> None:
         "parameters": sum(each.numel() for each in model.parameters()), "layers": made.shape.layers, "hidden": made.shape.hidden,
         "counted": f"torch's own count under transformers {made.versions['transformers']}, {date.today()}",
     }  # fmt: skip
-    presets.recording_of(name).write_bytes(gzip.compress(written(made).encode(), 9, mtime=0))
+    presets.recording_of(name).write_bytes(packed(made))
     path.write_text(json.dumps(content, indent=2) + "\n")
 
 
@@ -67,7 +79,14 @@ def add(folder: Path, repository: str, source: str, images: list[str]) -> None:
 
 
 def main(words: list[str]) -> None:
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        again = [sys.executable, "-m", "tests.references.make_recordings", *words]
+        os.execve(sys.executable, again, {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606
     warnings.simplefilter("ignore")
+    if words[:1] == ["--into"]:
+        for name in words[2:]:
+            into(Path(words[1]), name)
+        return
     if words[:1] == ["--add"]:
         add(Path(words[1]), words[2], words[3], words[4:])
         words = [Path(words[1]).name]
