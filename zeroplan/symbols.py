@@ -83,6 +83,8 @@ SYMBOLS: dict[str, Symbol] = {
     "kernels": Symbol("j", "kernels", "started one after the other"),
     "modules": Symbol("v", "modules", "entered and left in the pass, each time it is"),
     "hook": Symbol("τh", "seconds", "of DeepSpeed's hooks around one module"),
+    "visited": Symbol("vt", "tensors", "that one rank updates, or parts of them"),
+    "visit": Symbol("τu", "seconds", "of the CPU to start what the update runs for one tensor"),
     "start": Symbol("τs", "seconds", "from one kernel's start to the next one's"),
     "work": Symbol("W", "seconds", "of computing meanwhile"),
     "traffic": Symbol("C", "seconds", "of collectives meanwhile"),

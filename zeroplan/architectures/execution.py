@@ -12,7 +12,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from zeroplan.architectures.gradient_flow import gradient_flow
-from zeroplan.architectures.identical_layers import checkpointing_layers, first_parameter, signature_numbers
+from zeroplan.architectures.identical_layers import (
+    checkpointing_layers,
+    first_parameter,
+    places_of_layers,
+    signature_numbers,
+)
 from zeroplan.architectures.module import KEPT_TREES, Module, tree
 from zeroplan.architectures.walk import Walk
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
@@ -69,15 +74,15 @@ def attention_orders(root: Module) -> tuple[bool, bool]:
 def layers(root: Module, walk: Walk) -> Iterator[LayerPosition]:
     """Layers below a leaf are not entered by themselves."""
     tensors: dict[int, int] = {}
-    for layer, like in zip(
-        checkpointing_layers(root), signature_numbers(root, PLAIN, attending=False), strict=True
+    for layer, place, like in zip(
+        checkpointing_layers(root), places_of_layers(root), signature_numbers(root, PLAIN, attending=False), strict=True
     ):
         if id(layer) not in walk.layer_places:
             continue
         if like not in tensors:
             tensors[like] = len({id(parameter) for _name, parameter in layer.named_parameters()})
         first = walk.index[first_parameter(layer)]
-        yield LayerPosition(walk.layer_places[id(layer)], first, tensors[like])
+        yield LayerPosition(walk.layer_places[id(layer)], first, tensors[like], place)
 
 
 def subtrees(root: Module, walk: Walk) -> tuple[tuple[int, ...], ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from zeroplan.architectures.allocated import allocated_at, places
 from zeroplan.architectures.execution import EVERY_LAYER, attention_orders, execution
 from zeroplan.architectures.gradient_flow import layers_that_train
-from zeroplan.architectures.identical_layers import ran_as, representatives
+from zeroplan.architectures.identical_layers import places_of_layers, ran_as, representatives
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.structure import Structure
@@ -194,7 +194,7 @@ class TracedProfile(TreeProfile):
             sums[RECOMPUTING, causal] / sums[FORWARD, causal] if sums[FORWARD, causal] else None
             for causal in (False, True)
         )
-        share = sum(request.recomputing.has(number) for number in range(len(layers))) / len(layers)
+        share = sum(request.recomputing.has(place) for place in places_of_layers(self.root)) / len(layers)
         return RecomputedShare(products or 0.0, share if attention is None else attention)
 
     def backward_share(self, request: TimelineRequest) -> BackwardShare | None:

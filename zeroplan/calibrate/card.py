@@ -1,4 +1,4 @@
-"""A GPU's own rates: products by shape, its memory, and PCIe. Run on no GPU yet; a test runs it on the CPU."""
+"""A GPU's own rates: products by shape, its memory, and PCIe. A test runs it on the CPU."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def _of_preset(name: str, images: Images | None) -> Model:
     """With its own images, or recorded with others. Raises `SpecError` where it cannot be."""
     known = _of_text(from_preset(name), images)
     if images and known.images and not images.are(known.images):
-        return _recorded(stated_config(name).content, name, known.name, images)
+        return _recorded(stated_config(known.name).content, name, known.name, images)
     return known
 
 
@@ -229,12 +229,12 @@ def from_hub(name: str, *, online: bool = True, images: Images | None = None) ->
         if quantized := _quantized(name):
             raise quantized from error
         try:
-            preset = from_preset(name.rpartition("/")[2])
-        except ZeroplanError:
+            preset = _of_preset(name.rpartition("/")[2], images)
+        except UnknownNameError:
             raise hub.out_of_reach(name, error) from error
     assumed = f"{name} has the sizes of preset {preset.name}: its own config.json could not be read ({reason})"
     more = f"{assumed}; a fine-tune may have added tokens"
-    return _with_images(preset, images, name)._replace(assumed=(*preset.assumed, more))
+    return preset._replace(assumed=(*preset.assumed, more))
 
 
 def _quantized(name: str) -> SpecError | None:

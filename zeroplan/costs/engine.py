@@ -67,6 +67,8 @@ class OptimizerUpdate(NamedTuple):
     """Parameters that the CPUs update."""
     products: MatrixProducts | None = None
     """Products of matrices that are made orthogonal (Muon)."""
+    tensors: int = 0
+    """That the GPU's update goes through one by one."""
 
 
 Choice = dict[str, Any]

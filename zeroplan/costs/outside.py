@@ -10,23 +10,22 @@ from zeroplan.units import GiB
 
 USUAL_CONTEXT = GiB // 2
 """For a card without a preset; see formulas/outside.py."""
-OF_TWO, OF_MORE = 544 << 20, 688 << 20
+OF_ONE, OF_TWO, OF_MORE = 495 << 20, 544 << 20, 688 << 20
 """NCCL's buffers, by ranks; see formulas/outside.py."""
 NAMES = {NVIDIA: ("CUDA", "NCCL"), "AMD": ("HIP", "RCCL"), "Intel": ("device", "HCCL")}
 """Names of contexts and of collectives' libraries, by the card's maker."""
 
 
 def outside(job: Job) -> tuple[Line, ...]:
-    """CUDA context, and NCCL's buffers where there is more than one rank, or what other makers have in their place.
+    """CUDA context, and NCCL's buffers, or what other makers have in their place; one rank alone has NCCL too, for
+    DeepSpeed sends itself what it begins with.
 
     Nothing on the CPU backend, which has no card.
     """
     if job.strategy.backend == "cpu":
         return ()
     gpu, (runtime, collectives) = job.cluster.gpu, NAMES[job.cluster.maker]
-    result = [
-        line(f"{runtime} context", context, size=int(gpu.context.value) if gpu and gpu.context else USUAL_CONTEXT)
-    ]
-    if job.ranks > 1:
-        result.append(line(f"{collectives} buffers", communicator, size=OF_TWO if job.ranks == 2 else OF_MORE))
-    return tuple(result)
+    return (
+        line(f"{runtime} context", context, size=int(gpu.context.value) if gpu and gpu.context else USUAL_CONTEXT),
+        line(f"{collectives} buffers", communicator, size={1: OF_ONE, 2: OF_TWO}.get(job.ranks, OF_MORE)),
+    )

@@ -26,9 +26,10 @@ def left_by_flattening(psi: int, w: int) -> int:
 # fmt: off
 context = Category("context", "zeroplan",
     "CUDA context and libraries of one process",
-    note="Measured on single cards between 0.5 GiB (A100, RTX 4090) and 1.1 GiB (V100); the preset says which is "
-    "taken.")
+    note="Measured on single cards between 0.5 GiB (A100, RTX 4090) and 1.1 GiB (V100), 0.8 GiB on an H100 with "
+    "cuBLAS's workspaces of 64 MiB on top; the preset says which is taken.")
 communicator = Category("communicator", "NCCL issue 964",
     "buffers that NCCL keeps on a card for one communicator",
-    note="544 MiB between two A100 over NVLink and 688 MiB among four. By its maintainers (issue 864) they grow with "
-    "the channels, so with the links' bandwidth, and not beyond two nodes.")
+    note="495 MiB for one rank of DeepSpeed alone on an H100 (torch 2.11), 544 MiB between two A100 over NVLink and "
+    "688 MiB among four. By its maintainers (issue 864) they grow with the channels, so with the links' bandwidth, and "
+    "not beyond two nodes.")

@@ -37,6 +37,13 @@ def hooks(modules: float, hook: float) -> float:
     return modules * hook
 
 
+def visits(visited: float, visit: float) -> float:
+    """vt·τu -- DeepSpeed's step goes through the tensors one by one, for norm, copies and casts: it is never shorter
+    than starting that takes [DeepSpeed runtime/fp16/unfused_optimizer.py, zero/stage_1_and_2.py, zero/stage3.py].
+    """
+    return visited * visit
+
+
 def piped(wire: float, link: float, latency: float, filling: float) -> float:
     """x/ζ + H + √(J·x/ζ) -- a message that goes round in pieces: its size, latency, and filling pipelines [NCCL-tests].
 

@@ -25,6 +25,8 @@ class LayerPosition(NamedTuple):
     tensor: int
     """Its first tensor, and how many it has."""
     tensors: int
+    place: int
+    """Among all layers that transformers can checkpoint, those too that no step runs: what every-K counts."""
 
 
 class Execution(NamedTuple):

@@ -33,6 +33,8 @@ class Software(NamedTuple):
     """Seconds of the CPU for one module that a pass of stage 3 goes through: DeepSpeed's hooks before and after it, and
     starting its kernels. None where there are no hooks.
     """
+    visit: SourcedValue | None = None
+    """Seconds of the CPU to start what a step's update runs for one tensor. None where all are updated at once."""
 
 
 HOOK = SourcedValue(
@@ -42,11 +44,17 @@ HOOK = SourcedValue(
 """Seconds of one module's hooks in a pass."""
 
 
+VISIT = SourcedValue(
+    0.25e-3, "measured on one H100 beside a virtual Xeon: 0.19 to 0.36 ms over steps of ten models at stages 0 to 3 "
+    "(tests/references/gpu/h100_steps.json)", "2026-11-27", "measured",
+)  # fmt: skip
+
+
 TRANSFORMERS = Software(
     "transformers under DeepSpeed",
     passes=judged(2.0, "operators of transformers' norms, rotary positions and MLP run one by one"),
     exposed_share=fitted(0.15), exposed_share_at_stage_3=fitted(0.5), logit_bytes=fitted(24.0),
-    hook=HOOK,
+    hook=HOOK, visit=VISIT,
 )  # fmt: skip
 LIGER_LOSS = TRANSFORMERS._replace(
     name="Liger's loss under DeepSpeed",

@@ -1,6 +1,6 @@
 """A CUDA device's own numbers beside those of the dispatch mode: what its caching allocator gave out and reserved.
 
-Run on no card yet. Only the child process imports this module (it needs torch).
+Only the child process imports this module (it needs torch).
 """
 
 from __future__ import annotations

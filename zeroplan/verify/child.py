@@ -26,7 +26,7 @@ def versions() -> dict[str, str]:
 
 def run(case: dict[str, Any]) -> dict[str, Any]:
     """Build, initialize, train, and give back what was held and moved."""
-    from zeroplan.verify import card, job, owners, plain
+    from zeroplan.verify import job, owners, plain
     from zeroplan.verify.collectives import Collectives, traffic
     from zeroplan.verify.setting import Harness
     from zeroplan.verify.steps import Phases, name_gradients, train
@@ -73,7 +73,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
 
         with setting.lists():
             train(engine, batch, phases, case.get("steps", 3), collectives.at, after_step)
-        if engine.skipped_steps:
+        if engine.skipped_steps and not setting.cuda:  # there tensors that nobody sent have no values to trust
             raise RuntimeError(f"{engine.skipped_steps} steps were skipped (overflow): what was measured is not steady")
         out |= out.pop(f"after_step_{case.get('steps', 3)}")
         out["phases"] = phases.entries
@@ -84,7 +84,14 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
         out["files"] = setting.files()
         out["disk_traffic"] = setting.disk.traffic(looked_at) if setting.disk else []
         out["pcie_traffic"] = storages.crossings.traffic(looked_at)
-    return out | ({"card": {**card.described(), "compiled_optimizers": setting.compiles}} if setting.cuda else {})
+    return out | ({"card": of_card(setting, engine)} if setting.cuda else {})
+
+
+def of_card(setting: Any, engine: Any) -> dict[str, Any]:
+    """The card, and what ran on it otherwise than as usual."""
+    from zeroplan.verify import card
+
+    return {**card.described(), "compiled_optimizers": setting.compiles, "skipped_steps": engine.skipped_steps}
 
 
 def is_theirs(frames: Sequence[traceback.FrameSummary]) -> bool:

@@ -8,10 +8,11 @@ Only the child process imports this module (it needs torch and transformers).
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -56,7 +57,7 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
     config = config_of(case)
     torch.manual_seed(case.get("seed", 0))
     dtype = DTYPES.get(case.get("built_in") or "", training_dtype(case["ds_config"]))
-    with init or torch.device(device):
+    with init or torch.device(device), as_partitioned() if init and device == "cuda" else contextlib.nullcontext():
         model: torch.nn.Module = class_of(config, "case")._from_config(
             config, dtype=dtype, attn_implementation=case.get("attention", "eager")
         )
@@ -84,6 +85,19 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
     elif recomputes.every:
         model.activation_checkpointing_enable(words(recomputes), every_n_layers=recomputes.every)
     return model.train()
+
+
+@contextlib.contextmanager
+def as_partitioned() -> Iterator[None]:
+    """Inside, transformers draws no weights, as in from_pretrained at stage 3: it would look for rows of tensors that
+    zero.Init has emptied. What torch's modules draw stays.
+    """
+    drawn = transformers.PreTrainedModel._initialize_weights
+    transformers.PreTrainedModel._initialize_weights = lambda *_args, **_words: None
+    try:
+        yield
+    finally:
+        transformers.PreTrainedModel._initialize_weights = drawn
 
 
 def no_cache(config: Any) -> None:

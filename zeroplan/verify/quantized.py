@@ -28,9 +28,10 @@ def quantize(
     from transformers.integrations.bitsandbytes import replace_with_bnb_linear
     from transformers.quantizers.base import get_keys_to_not_convert
 
-    _see_inside()
     before = dict(model.named_modules())
     device = next(model.parameters()).device
+    if device.type != "cuda":  # which has the kernels themselves
+        _see_inside()
     stays = list(quantization.skipped) or get_keys_to_not_convert(model)
     replace_with_bnb_linear(model, stays, BitsAndBytesConfig(**settings(quantization, dtype)))
     packed = bitsandbytes.nn.Linear4bit, bitsandbytes.nn.Linear8bitLt

@@ -1,7 +1,7 @@
 """What is run on a card: requests as options of `zeroplan estimate`, and each as a case of `zeroplan.verify.measure`.
 
-A 1.3B, a 7B and a 13B model at every stage, on 8 and on 64 ranks, with and without checkpointing and offload, as far as
-the ledger says that it fits the card; some that should not; and on the smallest model what else moves a byte.
+A 1.3B model at every stage on 8 and on 64 ranks, with what else moves a byte; larger ones and other families; adapters
+beside weights in 16, 8 and 4 bit; recorded models, of images, sound and experts; kernels that only a card has; some too large.
 """
 
 from __future__ import annotations
@@ -10,45 +10,85 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
-from zeroplan.request.options import Options
-from zeroplan.request.request import read_request
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.outside import outside
 from zeroplan.ledger import total
+from zeroplan.request.options import Options
+from zeroplan.request.request import read_request
 from zeroplan.specs.job import Job
 from zeroplan.verify.case import as_measured, case_of
 
-MODELS = ("opt-1.3b", "llama-2-7b", "llama-2-13b")
 USUAL = {
     "gpu": "h100-80gb", "host_mem": "2TB", "seq": "2048", "micro_batch": "1", "precision": "bf16", "optimizer": "adamw",
-    "attention": "sdpa", "checkpointing": "full",
+    "attention": "sdpa", "checkpointing": "full", "gpus": "8",
 }  # fmt: skip
-TOO_LARGE = (
-    {"model": "llama-2-7b", "gpus": "8", "stage": "0"},
-    {"model": "llama-2-13b", "gpus": "8", "stage": "1"},
-    {"model": "llama-2-13b", "gpus": "8", "stage": "2", "checkpointing": "none", "micro_batch": "4"},
-)
-SMALL: dict[str, str] = {"model": "opt-1.3b", "gpus": "8"}
-MORE: tuple[dict[str, Any], ...] = (
-    *({**SMALL, "stage": stage, "grad_accum": "2"} for stage in "0123"),
-    *({**SMALL, "stage": stage, "precision": "fp32"} for stage in "023"),
-    *({**SMALL, "stage": stage, "precision": "fp16"} for stage in "123"),
-    *({**SMALL, "stage": stage, "attention": "eager", "checkpointing": "none"} for stage in "23"),
-    *({**SMALL, "stage": stage, "optimizer": "sgd-momentum"} for stage in "13"),
-    *({**SMALL, "stage": stage, "optimizer": "lion"} for stage in "2"),
-    *({**SMALL, "stage": "2", "zero": {"contiguous_gradients": False, "overlap_comm": overlap}} for overlap in (False, True)),
-    *({**SMALL, "stage": stage, "zero": {"overlap_comm": True}} for stage in "12"),
-    *({**SMALL, "stage": stage, "zero": {"reduce_bucket_size": 20_000_000}} for stage in "123"),
-    {**SMALL, "stage": "3", "zero": {"overlap_comm": False}},
-    {**SMALL, "stage": "3", "zero": {"max_live_parameters": 100_000_000, "max_reuse_distance": 0}},
-    {"model": "llama-2-7b", "gpus": "8", "stage": "2", "zero": {"contiguous_gradients": False}},
-    {"model": "llama-2-7b", "gpus": "8", "stage": "2", "zero": {"contiguous_gradients": False, "overlap_comm": True}},
-    {"model": "llama-2-7b", "gpus": "8", "stage": "2", "zero": {"overlap_comm": True}},
-    {"model": "llama-3.2-1b", "gpus": "8", "stage": "3", "checkpointing": "none", "micro_batch": "2"},
-    {"model": "qwen2.5-0.5b", "gpus": "8", "stage": "2", "checkpointing": "none", "seq": "4096"},
-    {"model": "gemma-2b", "gpus": "8", "stage": "3", "checkpointing": "none", "seq": "1024"},
-    {"model": "gpt2-xl", "gpus": "8", "stage": "1", "checkpointing": "none", "seq": "1024"},
+SMALL: dict[str, Any] = {"model": "opt-1.3b"}
+SETTINGS: tuple[dict[str, Any], ...] = (
+    *({"stage": stage, "grad_accum": "2"} for stage in "0123"),
+    *({"stage": stage, "precision": "fp32"} for stage in "023"),
+    *({"stage": stage, "precision": "fp16"} for stage in "13"),
+    *({"stage": stage, "attention": "eager", "checkpointing": "none"} for stage in "3"),
+    *({"stage": stage, "optimizer": "sgd-momentum"} for stage in "13"),
+    {"stage": "2", "optimizer": "lion"},
+    {"stage": "2", "zero": {"contiguous_gradients": False, "overlap_comm": True}},
+    *({"stage": stage, "zero": {"overlap_comm": True}} for stage in "12"),
+    *({"stage": stage, "zero": {"reduce_bucket_size": 20_000_000}} for stage in "123"),
+    {"stage": "3", "zero": {"overlap_comm": False}},
+    {"stage": "3", "zero": {"max_live_parameters": 100_000_000, "max_reuse_distance": 0}},
 )  # fmt: skip
+SEVEN, THIRTEEN, EIGHT = "llama-2-7b", "llama-2-13b", "llama-3.1-8b"
+OFFLOAD, OFFLOAD_ALL = {"offload_optimizer": "cpu"}, {"offload_optimizer": "cpu", "offload_param": "cpu"}
+LARGER: tuple[dict[str, Any], ...] = (
+    *({"model": SEVEN, "stage": stage, "checkpointing": kind} for stage, kind in product("123", ("none", "full"))),
+    *({"model": SEVEN, "stage": stage, **OFFLOAD} for stage in "123"),
+    {"model": SEVEN, "stage": "3", **OFFLOAD_ALL},
+    {"model": SEVEN, "stage": "3", "gpus": "8x8"},
+    {"model": THIRTEEN, "stage": "3"},
+    {"model": THIRTEEN, "stage": "2", "gpus": "8x8"},
+    {"model": "llama-3.2-1b", "stage": "3", "checkpointing": "none", "micro_batch": "2"},
+    {"model": "qwen2.5-0.5b", "stage": "2", "checkpointing": "none", "seq": "4096"},
+    {"model": "qwen3-4b", "stage": "2"},
+    {"model": "gemma-2b", "stage": "3", "checkpointing": "none", "seq": "1024"},
+    {"model": "gemma-2-2b", "stage": "2", "attention": "eager", "seq": "1024"},
+    {"model": "gpt2-xl", "stage": "1", "checkpointing": "none", "seq": "1024"},
+    {"model": "phi-2", "stage": "2", "checkpointing": "none"},
+    {"model": "bert-large", "stage": "1", "checkpointing": "none", "seq": "512", "micro_batch": "8"},
+    {"model": "falcon-7b", "stage": "3"},
+    {"model": "qwen1.5-moe-a2.7b", "stage": "3", "gpus": "8x8"},
+    {"model": "gpt-oss-20b", "stage": "3", "gpus": "8x8", "attention": "eager"},
+)  # fmt: skip
+LORA = {"model": EIGHT, "lora": "16"}
+PACKED = {"quantize": "nf4", "double_quant": True}
+ADAPTERS: tuple[dict[str, Any], ...] = (
+    *({**LORA, "stage": stage, "checkpointing": kind} for stage, kind in product("023", ("none", "full"))),
+    *({**LORA, **PACKED, "stage": stage, "checkpointing": kind} for stage, kind in product("23", ("none", "full"))),
+    *({**LORA, **PACKED, "stage": stage, "micro_batch": "4", "seq": "512"} for stage in "2"),
+    *({**LORA, "quantize": "int8", "stage": stage} for stage in "02"),
+    {**LORA, "stage": "3", "adapter_dtype": "fp32"},
+)  # fmt: skip
+RECORDED: tuple[dict[str, Any], ...] = (
+    *({"model": name, "stage": "2", "gpus": "8x8"} for name in ("smollm3-3b", "granite-3.3-8b", "olmo-3-7b")),
+    *({"model": name, "stage": "3", "gpus": "8x8"} for name in ("glm-4-9b-0414", "granite-3.1-3b-a800m", "ernie-4.5-21b-a3b")),
+    {"model": "modernbert-large", "stage": "2", "checkpointing": "none", "seq": "1024", "micro_batch": "8"},
+    {"model": "t5-base", "stage": "2", "seq": "512", "micro_batch": "4"},
+    {"model": "bart-large", "stage": "1", "checkpointing": "none", "seq": "512", "micro_batch": "4"},
+    {"model": "whisper-large-v3", "stage": "2", "checkpointing": "none", "seq": "256"},
+    {"model": "deberta-v3-large", "stage": "2", "seq": "512", "attention": "eager"},
+    *({"model": name, "stage": "2", "gpus": "8x8"} for name in ("qwen2-vl-7b", "qwen3-vl-4b", "gemma-3-4b", "paligemma-3b-pt-224")),
+    *({"model": name, "stage": "3", "gpus": "8x8", "checkpointing": "none"} for name in ("qwen3-vl-4b", "llava-1.5-7b")),
+    *({"model": name, "stage": "3", "gpus": "8x8"} for name in ("qwen2.5-vl-7b", "gemma-3-4b")),
+)  # fmt: skip
+KERNELS: tuple[dict[str, Any], ...] = (
+    *({"model": name, "stage": "2", "gpus": "8x8", "checkpointing": kind}
+      for name, kind in product(("lfm2-1.2b", "qwen3.5-4b"), ("none", "full"))),
+    {"model": "qwen3.5-4b", "stage": "3", "gpus": "8x8"},
+    {"model": "nemotron-3-nano-30b-a3b", "stage": "3", "gpus": "8x8"},
+)  # fmt: skip
+"""Layers with a state, whose kernels are packages of their own."""
+TOO_LARGE = (
+    {"model": SEVEN, "stage": "0"},
+    {"model": THIRTEEN, "stage": "2", "checkpointing": "none", "micro_batch": "4"},
+)
 
 
 class Case(NamedTuple):
@@ -59,24 +99,27 @@ class Case(NamedTuple):
 
     @property
     def to_measure(self) -> dict[str, Any]:
-        return case_of(self.job, None, mode="cuda")
+        alone = self.job.model.is_recorded or self.job.model.adapter is not None
+        return case_of(self.job, None, mode="cuda", activations=alone)
 
 
 def wanted() -> Iterator[dict[str, Any]]:
-    """All but those too large, smallest model first."""
-    for model, stage, gpus, checkpointing in product(MODELS, "0123", ("8", "8x8"), ("none", "full")):
-        one = {"model": model, "stage": stage, "gpus": gpus, "checkpointing": checkpointing}
-        yield one
-        if stage != "0":
-            yield {**one, "offload_optimizer": "cpu"}
-        if stage == "3":
-            yield {**one, "offload_optimizer": "cpu", "offload_param": "cpu"}
-    yield from MORE
+    """All but those too large."""
+    for stage, gpus, checkpointing in product("0123", ("8", "8x8"), ("none", "full")):
+        one = {**SMALL, "stage": stage, "gpus": gpus, "checkpointing": checkpointing}
+        if gpus == "8" or checkpointing == "full":
+            yield one
+        if stage != "0" and gpus == "8" and checkpointing == "full":
+            yield {**one, **OFFLOAD}
+        if stage == "3" and gpus == "8":
+            yield {**one, **OFFLOAD_ALL}
+    yield from ({**SMALL, **settings} for settings in SETTINGS)
+    yield from (*LARGER, *ADAPTERS, *RECORDED, *KERNELS)
 
 
 def case(request: dict[str, Any]) -> Case:
     zero = request.get("zero", {})
-    options = {**USUAL, **{name: value for name, value in request.items() if name != "zero"}}
+    options = {**USUAL, **{name: value for name, value in request.items() if name not in ("zero", "initializer_range")}}
     job = as_measured(read_request(Options(**options)).job(), real=False)
     job = job.at(**zero) if zero else job
     counted = ledger(job)
@@ -86,5 +129,5 @@ def case(request: dict[str, Any]) -> Case:
 
 def cases(room: int) -> list[Case]:
     """Those that fit, and at the end those that should not."""
-    found = [case(request) for request in wanted()]
-    return [one for one in found if one.needed <= room] + [case(request) for request in TOO_LARGE]
+    drawn = [case(request) for request in wanted()]
+    return [one for one in drawn if one.needed <= room] + [case(request) for request in TOO_LARGE]

@@ -14,7 +14,7 @@ from zeroplan.cli.options import JSON, PanelOption
     JSON,
 )
 def calibrate(output: str | None, disk: str, *, quick: bool, force: bool, json: bool) -> int:
-    """Measure this machine: host and disk, and its GPUs where torch sees any (that part was run on no GPU yet)."""
+    """Measure this machine: host and disk, and its GPUs where torch sees any (collectives were run on none yet)."""
     from zeroplan.cli.calibrate import run
 
     return run(output=output, disk=disk, quick=quick, force=force, json=json)

@@ -212,7 +212,7 @@ def _of_each_dtype(job: Job) -> tuple[frozenset[int], ...]:
 
 def _checkpointed(job: Job) -> frozenset[int]:
     recomputing = job.strategy.recomputing
-    layers = [layer for number, layer in enumerate(job.execution.layers) if recomputing.has(number)]
+    layers = [layer for layer in job.execution.layers if recomputing.has(layer.place)]
     return frozenset(index for layer in layers for index in range(layer.tensor, layer.tensor + layer.tensors))
 
 

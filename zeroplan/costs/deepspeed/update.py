@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.cache import cached, order_free_key
 from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.muon import matrices
@@ -30,8 +31,16 @@ def update(job: Job) -> OptimizerUpdate:
     return OptimizerUpdate(
         on_gpu=job.model.trainable_parameters / strategy.shards(1, job.ranks) - on_host, moved=states + narrow,
         norm=w + clipped if strategy.compute_grad_norm or strategy.gradient_clipping else 0, on_host=on_host,
-        products=newton_schulz(job) if matrices(job) else None,
+        products=newton_schulz(job) if matrices(job) else None, tensors=visited(job),
     )  # fmt: skip
+
+
+def visited(job: Job) -> int:
+    """Tensors of which one rank updates some: at stages 1 and 2, whose partitions are cut along the tensors, its share;
+    elsewhere all.
+    """
+    trained = len(job.model.tensors) - len(job.model.frozen)
+    return ceil_div(trained, job.ranks) if job.strategy.stage in (1, 2) else trained
 
 
 def updated_by_cpus(job: Job) -> int:

@@ -32,7 +32,7 @@ from zeroplan.costs.timing.computing import (
 )
 from zeroplan.costs.timing.offload import ON_CPU
 from zeroplan.costs.timing.rates import multiplied_in
-from zeroplan.costs.timing.step import step_time
+from zeroplan.costs.timing.step import STARTS, step_time
 from zeroplan.costs.timing.work import work
 from zeroplan.formulas import timing
 from zeroplan.ledger import Ledger
@@ -47,10 +47,11 @@ SPREADS: dict[tuple[str, bool], tuple[float, float]] = {
     (COMMUNICATION, True): (0.70, 1.40), (COMMUNICATION, False): (0.50, 2.00),
     (ON_CPU, True): (0.85, 1.15), (ON_CPU, False): (0.25, 4.00),
     (OFFLOAD, True): (0.80, 1.30), (OFFLOAD, False): (0.60, 2.00),
-    (OPTIMIZER, True): (0.80, 1.30), (OPTIMIZER, False): (0.60, 1.60),
+    (OPTIMIZER, True): (0.80, 1.30), (OPTIMIZER, False): (0.60, 1.60), (STARTS, True): (0.40, 1.50),
 }  # fmt: skip
 """By term, or by group of terms, and whether its rate was measured or published: from what to what share it may come
-out. Hosts differ 25-fold in how fast they update; networks reach half of what their cards have."""
+out. Hosts differ 25-fold in how fast they update; networks reach half of what their cards have; the one host
+that starts of updates were measured on is slow."""
 OTHER_GROUP = {True: (0.80, 1.30), False: (0.60, 2.00)}
 """For a group that has none of its own."""
 

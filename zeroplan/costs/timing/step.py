@@ -19,6 +19,8 @@ from zeroplan.ledger import Ledger
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import LIGER, LIGER_LOSS, TRANSFORMERS, Software
 
+STARTS = "waiting for the update to start"
+
 
 class StepParts(NamedTuple):
     """What the terms of a step are made of."""
@@ -30,6 +32,7 @@ class StepParts(NamedTuple):
     traffic: Communication
     """Seconds of a step that collectives add."""
     update: OptimizerUpdate
+    software: Software
 
 
 def step_time(job: Job, ledger: Ledger, software: Software | None = None) -> StepTime:
@@ -39,7 +42,7 @@ def step_time(job: Job, ledger: Ledger, software: Software | None = None) -> Ste
     traffic = communication(job, ledger, alone, software)
     exposed = (sum(entry.seconds for entry in concurrent) for concurrent in (traffic.forward, traffic.backward))
     passes = waited(job, software, alone, *exposed)
-    parts = StepParts(job, ledger, passes, traffic, engine_of(job).update(job))
+    parts = StepParts(job, ledger, passes, traffic, engine_of(job).update(job), software)
     return StepTime(tuple(chain.from_iterable(terms(parts) for terms in TERMS)))
 
 
@@ -75,15 +78,22 @@ PRECISIONS = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 def update(parts: StepParts) -> Iterator[Term]:
-    """On the GPU: the norm of gradients and their clipping, then the optimizer."""
-    done, memory = parts.update, rates(parts.job).memory
+    """On the GPU: the norm of gradients and their clipping, then the optimizer; no shorter than starting that takes."""
+    done, memory, visit = parts.update, rates(parts.job).memory, parts.software.visit
     if done.on_gpu < 1:
         return
+    running = 0.0
     for name, each in (("gradient norm and clipping", done.norm), ("optimizer on the GPU", done.moved)):
         if each:
-            yield term(
+            entry = term(
                 OPTIMIZER, name, timing.streamed, memory, touched=done.on_gpu * each, bandwidth=memory.value
             )
+            running += entry.seconds
+            yield entry
+    if visit and done.tensors * visit.value > running:
+        starts = term(OPTIMIZER, STARTS, timing.visits, visit, visited=done.tensors, visit=visit.value)
+        waiting = starts.seconds - running
+        yield starts._replace(seconds=waiting, times=waiting / starts.seconds)
 
 
 TERMS: tuple[Callable[[StepParts], Iterable[Term]], ...] = (passes, collectives, offload, newton_schulz, update)

@@ -7,9 +7,10 @@ from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
+from zeroplan.costs.passes import timeline_request
 from zeroplan.ledger import DTYPE_BYTES
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Model, ParameterSpec
+from zeroplan.specs.model import MIN_IDENTICAL_BATCH, Model, ParameterSpec
 
 NORM_BYTES, MLP_BYTES, GATE_BYTES = 30, 6, 6
 """Read and written per token and layer, in 16 bits, by element-wise operators fused by hand: of hidden, of the MLP's
@@ -121,26 +122,62 @@ def multiplied(weights: tuple[tuple[WeightMatrix, int], ...], tokens: int, top: 
 
 
 def work(job: Job) -> ForwardWork:
-    """The work of the job's micro-batch: products from its tensors, the rest from the widths of its layers."""
+    """The work of the job's micro-batch: products from its tensors, the rest from the widths of its layers; of a
+    recorded model products and attention as its operators say.
+    """
     shape, tokens, width = job.model.shape, job.tokens, job.strategy.element_bytes
     multiplied_width = 2 if job.strategy.autocast else width
     result, top = matrices(job.model), max(1, shape.experts_per_token)
     layers = multiplied(result.layers, tokens, top, multiplied_width)
+    head = multiplied(result.head, tokens, top, multiplied_width)
     seen = pairs(job)
+    attention, elements = 2.0 * seen * shape.heads * (shape.head_width + shape.value_width), 1.0
+    if recorded := recorded_flops(job):
+        elements = (recorded.products - head.flops) / layers.flops
+        layers = Products(elements * layers.flops, elements * layers.touched, layers.number)
+        attention = recorded.attention
     ffn = shape.ffn * top + shape.shared_ffn if shape.experts else shape.ffn
     beside = beside_weights(job.model)
     element = NORM_BYTES * shape.hidden + (MLP_BYTES + GATE_BYTES * shape.gated) * ffn
     return ForwardWork(
         layers=layers,
-        head=multiplied(result.head, tokens, top, multiplied_width),
-        attention=2.0 * seen * shape.heads * (shape.head_width + shape.value_width),
+        head=head,
+        attention=attention,
         scores=float(SCORE_BYTES * seen * shape.heads) if job.strategy.attention == "eager" else 0.0,
-        elements=tokens * shape.layers * element * width / 2,
+        elements=elements * tokens * shape.layers * element * width / 2,
         logits=tokens * shape.vocab,
         kernels=layers.number + KERNELS * shape.layers + ADAPTER_KERNELS * beside.adapters + beside.packed,
         adapters=float(ADAPTER_PASSES * DTYPE_BYTES[job.adapter_dtype] * tokens * beside.rows),
         unpacked=beside.unpacked * width / 2 * UNPACKED_BYTES,
     )
+
+
+class RecordedFlops(NamedTuple):
+    """Forward of a recorded model's micro-batch."""
+
+    products: float
+    """With attention that looks both ways, which runs as products do."""
+    attention: float
+    """Causal: of a token and those before it."""
+
+
+def recorded_flops(job: Job) -> RecordedFlops | None:
+    """What the recorded operators multiply: images, sound and an encoder's tokens are other tokens than those of
+    `--seq`, and layers with a state have no attention. None for described models.
+    """
+    if not job.model.is_recorded:
+        return None
+    attention = "sdpa" if job.strategy.flash else job.strategy.attention
+    request = timeline_request(job)._replace(
+        batch=MIN_IDENTICAL_BATCH, attention=attention, kernels="transformers", frozen=frozenset()
+    )
+    both_ways, causal = (job.model.profile.flops(request, causal=causal) for causal in (False, True))
+    if both_ways is None or causal is None:
+        return None
+    share, seq = job.strategy.micro_batch / MIN_IDENTICAL_BATCH, job.workload.seq
+    left_out = both_ways.forward - causal.forward
+    pairs_of_all = left_out * 2 * seq / (seq - 1) if seq > 1 else 0.0
+    return RecordedFlops(share * (both_ways.forward - pairs_of_all), share * (pairs_of_all - left_out))
 
 
 class BesideWeights(NamedTuple):

@@ -54,11 +54,12 @@ def marks(job: Job) -> Marks:
 
 
 def of_time(job: Job, speed: Speed | None) -> str:
-    """Mark of seconds: published steps of dense models, trained in full on named cards, lie around them, where no rate
-    that makes most of the interval is assumed.
+    """Mark of seconds: published steps of dense decoders, trained in full on named cards, lie around them, where no
+    rate that makes most of the interval is assumed.
     """
     model = job.model
-    is_compared = job.cluster.gpu is not None and not (model.shape.experts or model.approximate or model.frozen)
+    other = model.shape.experts or model.approximate or model.frozen or model.images or not model.shape.causal
+    is_compared = job.cluster.gpu is not None and not other
     return PUBLISHED if is_compared and speed and ASSUMED_RATE not in speed.interval.reason else ASSUMED
 
 
