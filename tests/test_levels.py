@@ -52,18 +52,21 @@ def test_allocated_is_the_peak_that_was_compared_with_runs():
     assert found["allocated"].bytes <= found["reserved"].low < found["reserved"].bytes < found["reserved"].high
 
 
-@pytest.mark.parametrize(("gpus", "buffers"), [(1, 0), (2, 544), (4, 688), (512, 688)])
+@pytest.mark.parametrize(("gpus", "buffers"), [(1, 495), (2, 544), (4, 688), (512, 688)])
 def test_nccl_by_world(gpus, buffers):
-    """MiB of one communicator on A100s over NVLink (NVIDIA/nccl#964); no more beyond two nodes (#864)."""
+    """MiB of one communicator on A100s over NVLink (NVIDIA/nccl#964); no more beyond two nodes (#864). On one H100 a
+    process of DeepSpeed held 1,332 MiB beside the allocator with NCCL and 837 without (h100_steps, h100_runs).
+    """
     lines = {entry.name: entry.bytes for entry in outside(job("gpt2", gpus=gpus))}
     assert lines.get("NCCL buffers", 0) == buffers << 20
 
 
 def test_the_context_is_the_presets():
     """A100 80 GB: 503 MiB (an out-of-memory message); half a GiB where no card is named."""
-    a100 = outside(on("a100-80gb", job("gpt2", gpus=1)))
-    unknown = outside(job("gpt2", gpus=1))
-    assert (total(a100), total(unknown)) == (503 << 20, GiB // 2)
+    a100, h100, unknown = (
+        outside(one)[0].bytes for one in (*(on(card, job("gpt2", gpus=1)) for card in ("a100-80gb", "h100-80gb")), job("gpt2"))
+    )
+    assert (a100, h100, unknown) == (503 << 20, (837 + 64) << 20, GiB // 2)
 
 
 def test_other_cards_are_assumed():

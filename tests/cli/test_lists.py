@@ -17,7 +17,7 @@ def entry(zeroplan: Any, command: str, name: str) -> dict[str, Any]:
 def test_a_card_in_bytes_and_flops(zeroplan):
     card = entry(zeroplan, "gpus", "h100-80gb")  # the figures of presets/gpus/h100-80gb.json, multiplied out
     assert card["memory_bytes"] == int(79.21 * 2**30)
-    assert card["context_bytes"] == 520 * 2**20
+    assert card["context_bytes"] == (837 + 64) * 2**20
     assert card["memory_bandwidth_bytes_per_s"] == 3350e9
     assert card["link_bytes_per_s"] == 450e9
     assert card["host_link_bytes_per_s"] == 63e9

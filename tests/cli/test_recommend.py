@@ -214,7 +214,7 @@ class TestCode:
         told, allowed = (zeroplan(*phi, *more, "--json").json["plan"] for more in ((), ("--allow", "code")))
         assert told["strategy"]["checkpointing"] == "full"
         assert allowed["strategy"]["checkpointing"] == "selective"
-        assert allowed["step_seconds"] <= told["step_seconds"]
+        assert allowed["step_seconds"] <= 1.001 * told["step_seconds"]  # no step is made longer or shorter for less
         assert "gradient_checkpointing=True" in " ".join(zeroplan(*phi, "-v").out.split())
 
     def test_what_lines_of_code_would_gain_is_said(self, zeroplan):

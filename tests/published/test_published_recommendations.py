@@ -104,7 +104,7 @@ def test_the_lines_by_which_a_plan_is_faster_add_up(quick: dict[str, Beside]):
 
 def test_the_reason_says_what_is_otherwise_and_which_line_is_shorter(quick: dict[str, Beside]):
     one = quick["mlengT-H200-8K"]  # stage 3, full checkpointing, optimizer on the host of a node with room for all
-    assert recommended.reason(one).startswith("no checkpointing, optimizer on the GPU: ")
+    assert recommended.reason(one).startswith("ZeRO-1, no checkpointing, optimizer on the GPU: ")
     assert list(recommended.lines(one))[:2] == ["offload", "recomputation"]
     unfit = recommended.shortage(quick["llmf-063"])
     assert re.search(r"too many under transformers and DeepSpeed; llm-foundry's own code needs [0-9.]+ GiB$", unfit)

@@ -128,7 +128,7 @@ def test_an_offloaded_optimizer_slows_the_step_as_published():
 
 def test_larger_micro_batches_raise_utilisation_to_a_plateau():
     def used(micro_batch: int) -> float:
-        one = job("gpt2-xl", seq=1024, stage=1, micro_batch=micro_batch)
+        one = job("gpt2-xl", seq=1024, stage=1, micro_batch=micro_batch, grad_accum=64)
         found = speed(one, ledger(one)).utilisation
         return next(entry.value for entry in found if entry.convention == MODEL)
 

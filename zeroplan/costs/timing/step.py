@@ -11,7 +11,7 @@ from zeroplan.costs.engine import OptimizerUpdate
 from zeroplan.costs.engines import engine_of
 from zeroplan.costs.timing.computing import Computing, computing
 from zeroplan.costs.timing.hooks import waited
-from zeroplan.costs.timing.offload import host_terms
+from zeroplan.costs.timing.offload import host_terms, updating
 from zeroplan.costs.timing.rates import products_in, rates
 from zeroplan.costs.timing.traffic import Communication, communication
 from zeroplan.formulas import timing
@@ -78,25 +78,32 @@ PRECISIONS = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 def update(parts: StepParts) -> Iterator[Term]:
-    """On the GPU: the norm of gradients and their clipping, then the optimizer; no shorter than starting that takes."""
-    done, memory, visit = parts.update, rates(parts.job).memory, parts.software.visit
+    """On the GPU: the norm of gradients and their clipping, then the optimizer."""
+    done, memory = parts.update, rates(parts.job).memory
     if done.on_gpu < 1:
         return
-    running = 0.0
     for name, each in (("gradient norm and clipping", done.norm), ("optimizer on the GPU", done.moved)):
         if each:
-            entry = term(
+            yield term(
                 OPTIMIZER, name, timing.streamed, memory, touched=done.on_gpu * each, bandwidth=memory.value
             )
-            running += entry.seconds
-            yield entry
-    if visit and done.tensors * visit.value > running:
-        starts = term(OPTIMIZER, STARTS, timing.visits, visit, visited=done.tensors, visit=visit.value)
-        waiting = starts.seconds - running
-        yield starts._replace(seconds=waiting, times=waiting / starts.seconds)
 
 
-TERMS: tuple[Callable[[StepParts], Iterable[Term]], ...] = (passes, collectives, offload, newton_schulz, update)
+def starts(parts: StepParts) -> Iterator[Term]:
+    """What the update waits for the CPU to start it, tensor by tensor, beyond the work of GPU and CPUs."""
+    visit, job = parts.software.visit, parts.job
+    if visit is None:
+        return
+    whole = term(OPTIMIZER, STARTS, timing.visits, visit, visited=parts.update.tensors, visit=visit.value)
+    work = (*update(parts), *updating(job, parts.update.on_host))
+    waiting = whole.seconds - sum(entry.seconds for entry in work)
+    if waiting > 0:
+        yield whole._replace(seconds=waiting, times=waiting / whole.seconds)
+
+
+TERMS: tuple[Callable[[StepParts], Iterable[Term]], ...] = (
+    passes, collectives, offload, newton_schulz, update, starts,
+)  # fmt: skip
 """All that a step's seconds consist of, in order: a term that stands here is in the search, on the screens, in --json
 and in the interval, which takes its spread from its group."""
 
