@@ -91,6 +91,14 @@ def test_other_images_are_another_recording(zeroplan, monkeypatch):
         assert f"write zeroplan trace {name} --images 2 --image-size 448x448, where they are" in ran.err
     size = zeroplan("estimate", "--model", "qwen3-vl-8b", "--images", "0", "--image-size", "448x448")
     assert (size.code, "--image-size without --images" in size.err) == (2, True), size.err
+    same, other = (
+        zeroplan("estimate", "--model", "qwen3-vl-8b", "--images", "1", "--image-tokens", tokens, "--stage", "3", "-q")
+        for tokens in ("196", "256")
+    )
+    assert (same.code in (0, 1), other.code) == (True, 2), (same.err, other.err)
+    assert "write zeroplan trace qwen3-vl-8b --images 1 --image-tokens 256, where they are" in other.err
+    both = zeroplan("estimate", "--model", "qwen3-vl-8b", "--images", "1", "--image-tokens", "196", "--image-size", "448x448")
+    assert "--image-tokens beside --image-size" in both.err
     text = zeroplan("estimate", "--model", "qwen3-vl-8b", "--images", "0")
     assert "write zeroplan trace qwen3-vl-8b --images 0, where they are" in text.err
 

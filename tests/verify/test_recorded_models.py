@@ -31,6 +31,7 @@ torch = pytest.importorskip("torch", reason="needs torch (zeroplan[verify])")
 transformers = pytest.importorskip("transformers", reason="needs transformers (zeroplan[verify])")
 
 from tests.verify.test_recordings import Bytes  # noqa: E402
+from zeroplan.verify.images import counted  # noqa: E402
 from zeroplan.verify.inputs import inputs  # noqa: E402
 from zeroplan.verify.kernels import as_on_cuda  # noqa: E402
 from zeroplan.verify.recording import variants  # noqa: E402
@@ -342,6 +343,8 @@ def test_images_of_a_config_are_recorded_on_the_spot(zeroplan, tmp_path, monkeyp
     assert (refused.code, "write --images 1 --image-size 448x448 with it" in refused.err) == (2, True), refused.err
     size = zeroplan(*words, "--images", "1", "--image-size", "56x56")
     assert (size.code, "expected what this model takes: 112x112" in size.err) == (2, True), size.err
+    tokens = zeroplan(*words, "--images", "1", "--image-tokens", "65")
+    assert (tokens.code, "found 65, expected the 16 of this model" in tokens.err) == (2, True), tokens.err
     ran = zeroplan(*words, "--images", "1", "--image-size", "112x112")
     assert (ran.code, "256 tokens with 1 image of 112x112 pixels" in " ".join(ran.out.split())) == (0, True), ran.err
     (kept,) = (tmp_path / "cache" / "zeroplan" / "recordings").iterdir()
@@ -463,3 +466,15 @@ def test_own_code_runs_only_where_it_is_trusted(zeroplan, tmp_path, monkeypatch)
     (folder / "config.json").write_text(json.dumps({**content, "auto_map": {"AutoConfig": "modeling_own.Nothing"}}))
     wrong = zeroplan(*words, "--trust-remote-code", "--force")
     assert (wrong.code, wrong.err.count("\n"), "auto_map: found modeling_own.Nothing" in wrong.err) == (2, 1, True), wrong.err
+
+
+@pytest.mark.parametrize(
+    ("family", "tokens", "size"),
+    [("qwen2_vl", 6, (56, 84)), ("qwen2_vl", 7, (28, 196)), ("mistral3", 12, (84, 112)), ("gemma4", 2, (48, 96)), ("internvl", 16, (112, 112))],
+)  # fmt: skip
+def test_tokens_stand_for_the_squarest_image(family, tokens, size):
+    """Of Qwen2-VL and Mistral 3 a token is 28 pixels square, of Gemma 4 48: patches of 14 and 16, merged."""
+    from tests.references.make_recorded_families import content
+
+    found = counted(config_of(content(family), family), Images(1, 0, 0, tokens))
+    assert found == Images(1, *size, tokens)

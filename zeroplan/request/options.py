@@ -84,6 +84,9 @@ class Options(ForScript):
     image_size: tuple[int, int] | None = option(
         values.image_size, MODEL, "HxW", "Their height and width in pixels, as the model's processor makes them."
     )
+    image_tokens: int | None = option(
+        values.integer("256"), MODEL, "N", "In place of it the tokens of each, which stand for the squarest such image."
+    )
     freeze: tuple[str, ...] | None = option(
         values.patterns, MODEL, "PATTERN",
         "Parameters that do not train. By their names, as in *embed_tokens*; may be repeated.", repeats=True,
@@ -239,6 +242,7 @@ class Words(TypedDict, total=False):
     model: Paths | None
     images: Number | None
     image_size: str | Sequence[int] | None
+    image_tokens: Number | None
     freeze: str | Sequence[str] | None
     train: str | Sequence[str] | None
     lora: Number | None

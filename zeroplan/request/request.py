@@ -188,15 +188,20 @@ def read_model(
 
 def read_images(options: Options) -> Images | None:
     """The images of each sequence. Raises `ContradictionError` where their number or their size alone is stated."""
-    if options.images is None and options.image_size is None:
-        return None
-    if options.images == 0 and options.image_size is None:
-        return NO_IMAGES
-    if not options.images or options.image_size is None:
-        known, missing = ("--images", "--image-size") if options.image_size is None else ("--image-size", "--images")
-        example = Images(options.images or 1, *(options.image_size or (448, 448))).options
-        raise ContradictionError(f"{known} without {missing}: both say what images a sequence has; write {example}")
-    return Images(options.images, *options.image_size)
+    stated = {"--image-size": options.image_size, "--image-tokens": options.image_tokens}
+    sizes = [name for name, size in stated.items() if size is not None]
+    if not sizes and not options.images:
+        return None if options.images is None else NO_IMAGES
+    if len(sizes) > 1:
+        raise ContradictionError("--image-tokens beside --image-size: either says how large images are; leave one out")
+    if not options.images or not sizes:
+        known, missing = (sizes[0], "--images") if sizes else ("--images", "--image-size")
+        size = Images(options.images or 1, *(options.image_size or (448, 448)))
+        example = size._replace(height=0, tokens=options.image_tokens) if options.image_tokens else size
+        raise ContradictionError(
+            f"{known} without {missing}: both say what images a sequence has; write {example.options}"
+        )
+    return Images(options.images, *(options.image_size or (0, 0)), tokens=options.image_tokens or 0)
 
 
 def read_untrained(options: Options, default_params: str | None) -> tuple[Model, tuple[str, ...]]:

@@ -11,9 +11,9 @@ class Images(NamedTuple):
     number: int
     """How many; none where the model is trained on text alone."""
     height: int
-    """In pixels, as the model's processor makes it."""
+    """In pixels, as the model's processor makes it; 0: its tokens alone are known."""
     width: int
-    """In pixels, as the model's processor makes it."""
+    """In pixels, as the model's processor makes it; 0: its tokens alone are known."""
     tokens: int = 0
     """Tokens that each of them takes; 0: not known yet."""
 
@@ -22,7 +22,8 @@ class Images(NamedTuple):
         """As a screen says it."""
         if not self.number:
             return "no image"
-        return f"{self.number} image{'s' * (self.number > 1)} of {self.height}x{self.width} pixels"
+        of = f"{self.height}x{self.width} pixels" if self.height else f"{self.tokens:,} tokens"
+        return f"{self.number} image{'s' * (self.number > 1)} of {of}"
 
     @property
     def short(self) -> str:
@@ -32,12 +33,12 @@ class Images(NamedTuple):
     @property
     def options(self) -> str:
         """As they are typed."""
-        size = f" --image-size {self.height}x{self.width}" if self.number else ""
-        return f"--images {self.number}{size}"
+        size = f"--image-size {self.height}x{self.width}" if self.height else f"--image-tokens {self.tokens}"
+        return f"--images {self.number}{f' {size}' * bool(self.number)}"
 
     def are(self, other: Images) -> bool:
-        """Whether they are as many and as large."""
-        return self[:3] == other[:3]
+        """Whether they are as many and as large, or take as many tokens where that is all that is known."""
+        return self[:3] == other[:3] or (not self.height and (self.number, self.tokens) == (other.number, other.tokens))
 
 
 NO_IMAGES = Images(0, 0, 0)

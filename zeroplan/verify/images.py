@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -35,8 +36,7 @@ def patched(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Give
     """Qwen's: all patches of a batch in rows, and a grid for each image."""
     vision = config.vision_config
     patch, merged = vision.patch_size, vision.spatial_merge_size
-    unit = patch * merged
-    check_multiple(images, unit)
+    check_multiple(images, UNITS[patched](config))
     rows, columns = images.height // patch, images.width // patch
     number = batch * images.number
     channels = getattr(vision, "in_channels", None) or getattr(vision, "in_chans", 3)
@@ -67,8 +67,7 @@ def words_of(config: Any, height: int, width: int) -> int:
 
 def any_size(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Given:
     """Mistral's: an image of any size, its patches merged."""
-    number = batch * images.number
-    unit = config.vision_config.patch_size * config.spatial_merge_size
+    number, unit = batch * images.number, UNITS[any_size](config)
     check_multiple(images, unit)
     with _disable_current_modes():
         sizes = torch.tensor([[images.height, images.width]] * number, device="cpu")
@@ -79,7 +78,7 @@ def any_size(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Giv
 def placed(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Given:
     """Gemma 4's: patches in rows with the place of each, filled up to what the processor has for all images."""
     vision = config.vision_config
-    unit = vision.patch_size * vision.pooling_kernel_size
+    unit = UNITS[placed](config)
     check_multiple(images, unit)
     words, number = images.height // unit * (images.width // unit), batch * images.number
     most = next((each for each in SOFT_TOKENS if each >= max(words, USUAL_SOFT_TOKENS)), 0)
@@ -138,13 +137,37 @@ KINDS: dict[str, Callable[[Any, Images, int, torch.dtype], Given]] = {
     **dict.fromkeys(("gemma3", "llava", "internvl", "paligemma", "aya_vision", "got_ocr2", "vipllava"), whole),
     "mistral3": any_size, "gemma4": placed, "llama4": tiled, "llava_next": unpadded,
 }  # fmt: skip
+UNITS: dict[Callable[[Any, Images, int, torch.dtype], Given], Callable[[Any], int]] = {
+    patched: lambda config: config.vision_config.patch_size * config.vision_config.spatial_merge_size,
+    any_size: lambda config: config.vision_config.patch_size * config.spatial_merge_size,
+    placed: lambda config: config.vision_config.patch_size * config.vision_config.pooling_kernel_size,
+}
+"""Pixels of a token's side, where an image of any size may come."""
 TYPE = "mm_token_type_ids"
 """How the input is called that says which words are an image's, where no other name is known."""
 
 
 def counted(config: Any, images: Images) -> Images:
-    """With the tokens that each of them takes. Raises `SpecError` for a size that the model does not take."""
+    """With the tokens that each takes, or the size that takes them. Raises `SpecError` for what it does not take."""
+    if not images.height:
+        images = sized(config, images)
     return images._replace(tokens=KINDS[config.model_type](config, images, 1, torch.float32).words)
+
+
+def sized(config: Any, images: Images) -> Images:
+    """The squarest images of so many tokens. Raises `SpecError` where the model takes none such."""
+    kind, vision, tokens = KINDS[config.model_type], config.vision_config, images.tokens
+    if kind is whole:
+        stated = vision.image_size
+        height, width = (stated, stated) if isinstance(stated, int) else stated
+        if words_of(config, height, width) != tokens:
+            raise SpecError("--image-tokens", f"{tokens:,}", f"the {words_of(config, height, width):,} of this model")
+        return images._replace(height=height, width=width)
+    unit = UNITS.get(kind)
+    if unit is None:
+        raise SpecError("--image-tokens", f"{config.model_type}, whose tokens follow from the size", "--image-size")
+    rows = next(rows for rows in range(math.isqrt(tokens), 0, -1) if tokens % rows == 0)
+    return images._replace(height=rows * unit(config), width=tokens // rows * unit(config))
 
 
 def least_of(images: Images) -> int:
