@@ -196,3 +196,24 @@ def test_buckets_cost_at_both_ends():
 
 def test_an_encoder_attends_to_all():
     assert pairs(job("bert-base", seq=512)) == 12 * 512**2
+
+
+@pytest.mark.parametrize(
+    ("stage", "gpus", "tensors"), [(0, 1, 148), (1, 1, 148), (2, 8, 19), (3, 8, 148)]
+)  # fmt: skip
+def test_an_update_starts_tensor_by_tensor(stage, gpus, tensors):
+    """gpt2 has 148; eight ranks of stage 2 have a share of 19 at most. 0.25 ms each, with the work of the update in it."""
+    one = job("gpt2", Cluster(nodes=1, gpus_per_node=gpus), stage=stage)
+    assert timed(one).optimizer == pytest.approx(tensors * 0.25e-3)
+
+
+def test_an_update_that_takes_longer_is_as_long_as_it_takes():
+    """Llama-2-7B on one GPU: 6.74e9 parameters, 291 tensors."""
+    one = job("llama-2-7b", Cluster(nodes=1, gpus_per_node=1), stage=0)
+    assert timed(one).optimizer > 291 * 0.25e-3
+    assert "waiting for the update to start" not in {entry.name for entry in timed(one).terms}
+
+
+def test_fp32_at_stage_0_updates_all_at_once():
+    one = job("gpt2", Cluster(nodes=1, gpus_per_node=1), stage=0, precision="fp32")
+    assert "waiting for the update to start" not in {entry.name for entry in timed(one).terms}

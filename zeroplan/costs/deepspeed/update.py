@@ -37,8 +37,10 @@ def update(job: Job) -> OptimizerUpdate:
 
 def visited(job: Job) -> int:
     """Tensors of which one rank updates some: at stages 1 and 2, whose partitions are cut along the tensors, its share;
-    elsewhere all.
+    elsewhere all. At stage 0 in fp32 there is no wrapper that goes through them, but the optimizer alone.
     """
+    if job.strategy.stage == 0 and job.strategy.dtype == "float32":
+        return 0
     trained = len(job.model.tensors) - len(job.model.frozen)
     return ceil_div(trained, job.ranks) if job.strategy.stage in (1, 2) else trained
 
