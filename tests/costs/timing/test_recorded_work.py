@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from zeroplan.architectures.recorded.model import recorded_model
+from zeroplan.catalog import presets, recording
 from zeroplan.costs.timing import work as counted
 from zeroplan.costs.timing.work import RecordedFlops, recorded_flops, work
 from zeroplan.request.options import Options
@@ -54,3 +56,13 @@ def test_layers_with_a_state_have_no_attention(monkeypatch: pytest.MonkeyPatch) 
 
 def test_described_models_are_counted_by_their_tensors() -> None:
     assert recorded_flops(job("llama-3.2-1b", seq="2048")) is None
+
+
+def test_where_flash_attention_alone_is_recorded_its_tensors_say() -> None:
+    known = recording.from_file(presets.recording_of("smollm3-3b"))
+    flash = [each for each in known.variants if each.attention == "flash_attention_2"]
+    one = job("smollm3-3b", seq="2048", attention="flash_attention_2")
+    assert recorded_flops(one) is not None
+    alone = one._replace(model=recorded_model(known._replace(variants=tuple(flash)), source="case"))
+    assert recorded_flops(alone) is None
+    assert work(alone).layers.flops == pytest.approx(work(one).layers.flops, rel=1e-12)

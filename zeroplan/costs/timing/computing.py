@@ -13,7 +13,7 @@ from zeroplan.costs.timing.work import ForwardWork, work
 from zeroplan.formulas import timing
 from zeroplan.specs.account import BackwardShare, RecomputedShare
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import MIN_IDENTICAL_BATCH
+from zeroplan.specs.model import MIN_IDENTICAL_BATCH, TimelineRequest
 from zeroplan.specs.software import Software
 
 BACKWARD_PRODUCTS = 2.0
@@ -65,9 +65,14 @@ def backward_share(job: Job) -> BackwardShare:
     """What of backward runs: of a product the gradient of its input where something before it trains, and the gradient
     of its weight where that trains.
     """
-    request = timeline_request(job)._replace(batch=MIN_IDENTICAL_BATCH)
-    share = job.model.profile.backward_share(request) if job.model.frozen else None
+    share = job.model.profile.backward_share(any_batch(job)) if job.model.frozen else None
     return share or BackwardShare(BACKWARD_PRODUCTS, BACKWARD_PRODUCTS, 1.0)
+
+
+def any_batch(job: Job) -> TimelineRequest:
+    """The same for all micro-batches, whose shares are alike; but of images not all batches are recorded."""
+    request = timeline_request(job)
+    return request if job.model.images else request._replace(batch=MIN_IDENTICAL_BATCH)
 
 
 def recomputed_shares(job: Job) -> RecomputedShare:
@@ -80,7 +85,7 @@ def recomputed_shares(job: Job) -> RecomputedShare:
     if job.strategy.recomputing.attention:
         return RecomputedShare(0.0, 1.0)
     result = (
-        job.model.profile.recomputed_share(timeline_request(job)._replace(batch=MIN_IDENTICAL_BATCH))
+        job.model.profile.recomputed_share(any_batch(job))
         if recomputed_layers
         else None
     ) or RecomputedShare(recomputed_layers, recomputed_layers)

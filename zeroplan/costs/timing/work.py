@@ -8,9 +8,10 @@ from math import prod
 from typing import NamedTuple
 
 from zeroplan.costs.passes import timeline_request
+from zeroplan.errors import SpecError
 from zeroplan.ledger import DTYPE_BYTES
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import MIN_IDENTICAL_BATCH, Model, ParameterSpec
+from zeroplan.specs.model import Model, ParameterSpec
 
 NORM_BYTES, MLP_BYTES, GATE_BYTES = 30, 6, 6
 """Read and written per token and layer, in 16 bits, by element-wise operators fused by hand: of hidden, of the MLP's
@@ -167,17 +168,18 @@ def recorded_flops(job: Job) -> RecordedFlops | None:
     """
     if not job.model.is_recorded:
         return None
-    attention = "sdpa" if job.strategy.flash else job.strategy.attention
-    request = timeline_request(job)._replace(
-        batch=MIN_IDENTICAL_BATCH, attention=attention, kernels="transformers", frozen=frozenset()
-    )
-    both_ways, causal = (job.model.profile.flops(request, causal=causal) for causal in (False, True))
-    if both_ways is None or causal is None:
-        return None
-    share, seq = job.strategy.micro_batch / MIN_IDENTICAL_BATCH, job.workload.seq
-    left_out = both_ways.forward - causal.forward
-    pairs_of_all = left_out * 2 * seq / (seq - 1) if seq > 1 else 0.0
-    return RecordedFlops(share * (both_ways.forward - pairs_of_all), share * (pairs_of_all - left_out))
+    request = timeline_request(job)._replace(kernels="transformers")
+    for attention in ("sdpa", "eager") if job.strategy.flash else (request.attention,):
+        try:
+            asked = request._replace(attention=attention)
+            both_ways, causal = (job.model.profile.flops(asked, causal=each) for each in (False, True))
+        except SpecError:  # not recorded: flash-attention may be alone
+            continue
+        if both_ways and causal:
+            left_out, seq = both_ways.forward - causal.forward, job.workload.seq
+            of_all_pairs = left_out * 2 * seq / (seq - 1) if seq > 1 else 0.0
+            return RecordedFlops(both_ways.forward - of_all_pairs, of_all_pairs - left_out)
+    return None
 
 
 class BesideWeights(NamedTuple):
