@@ -54,7 +54,7 @@ def test_there_are_enough() -> None:
 
 @pytest.mark.parametrize("run", EXACT, ids=name)
 def test_peaks_are_those_counted(run: dict[str, Any]) -> None:
-    """Every tensor of forward, backward and step, to within a few hundred bytes; the allocator's own peak is that and
+    """Every tensor of forward, backward and step, to within a millionth; the allocator's own peak is that and
     cuBLAS's workspaces.
     """
     one = case(run["request"])
