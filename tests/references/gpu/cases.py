@@ -117,11 +117,15 @@ def wanted() -> Iterator[dict[str, Any]]:
     yield from (*LARGER, *ADAPTERS, *RECORDED, *KERNELS)
 
 
-def case(request: dict[str, Any]) -> Case:
+def job_of(request: dict[str, Any]) -> Job:
     zero = request.get("zero", {})
     options = {**USUAL, **{name: value for name, value in request.items() if name not in ("zero", "initializer_range")}}
     job = as_measured(read_request(Options(**options)).job(), real=False)
-    job = job.at(**zero) if zero else job
+    return job.at(**zero) if zero else job
+
+
+def case(request: dict[str, Any]) -> Case:
+    job = job_of(request)
     counted = ledger(job)
     most = max(total(counted.gpu.worst(phase).lines) for phase in counted.gpu.phases)
     return Case(request, job, most + total(outside(job)))
