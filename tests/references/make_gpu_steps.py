@@ -68,11 +68,9 @@ CASES = (
 
 
 def job_of(request):
-    from zeroplan.request.options import Options
-    from zeroplan.request.request import read_request
-    from zeroplan.verify.case import as_measured
+    from tests.references.gpu import cases
 
-    return as_measured(read_request(Options(**{**USUAL, **request})).job(), real=False)
+    return cases.job_of(request, USUAL)
 
 
 def listed(target):

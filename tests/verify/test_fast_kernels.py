@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-import weakref
 from collections import Counter
 
 import pytest
@@ -17,24 +16,24 @@ transformers = pytest.importorskip("transformers", reason="needs transformers (z
 if not hasattr(transformers.integrations.hub_kernels, "use_kernel_func_from_hub_with_fallback"):
     pytest.skip("needs transformers that choose kernels by package (5.24)", allow_module_level=True)
 
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_flatten  # noqa: E402
 
+from tests.verify.test_recordings import Bytes  # noqa: E402
 from zeroplan.verify.recording import fast_kernels_mamba  # noqa: E402
 from zeroplan.verify.recording.fast_kernels import STAND_INS, fast_kernels  # noqa: E402
-from zeroplan.verify.stand_ins import PASS, MetaStandIns  # noqa: E402
+from zeroplan.verify.stand_ins import PASS  # noqa: E402
 
 BF16, FLOAT = torch.bfloat16, torch.float32
 B, T = 2, 100
 """Sequences and tokens: in chunks of 64 tokens the second has 36."""
 
 
-class Watched(TorchDispatchMode):
-    """Operators by name, and bytes of the storages that they made: those alive, and the most of them."""
+class Watched(Bytes):
+    """Operators by name too, and no storages but those that they made."""
 
     def __init__(self):
-        super().__init__()
-        self.stand_ins, self.operators, self.sizes, self.now, self.most = MetaStandIns(), Counter(), {}, 0, 0
+        super().__init__(())
+        self.operators = Counter()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         given = {
@@ -47,16 +46,6 @@ class Watched(TorchDispatchMode):
             if isinstance(each, torch.Tensor) and each.untyped_storage()._cdata not in given:
                 self.see(each.untyped_storage())
         return result
-
-    def see(self, storage):
-        if (key := storage._cdata) not in self.sizes:
-            self.sizes[key] = storage.nbytes()
-            self.now += storage.nbytes()
-            self.most = max(self.most, self.now)
-            weakref.finalize(storage, self.gone, key)
-
-    def gone(self, key):
-        self.now -= self.sizes.pop(key)
 
 
 def given(*shape, dtype=BF16):

@@ -122,7 +122,7 @@ class Module:
     unreached: bool = False
     """In a recording, what it returns has no part in the loss: its parameters get no gradient."""
     program_number: int = 0
-    """Of what it runs, where that was recorded."""
+    """The number of the recorded program that a layer runs: layers with the same are identical. 0: described."""
     input_embeddings: tuple[str, ...] | None = None
     """In a recording, paths of the modules that enable_input_require_grads hooks; None: the first table of words."""
     hands_through: bool = False

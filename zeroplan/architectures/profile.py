@@ -39,7 +39,7 @@ class TreeProfile(ABC):
     @property
     @abstractmethod
     def model_type(self) -> str:
-        """Of the family whose class names the modules have."""
+        """The family whose class names the modules have."""
 
     @abstractmethod
     def changed(self, change: Callable[[Module], Module]) -> TreeProfile:

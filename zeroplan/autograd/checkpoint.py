@@ -84,15 +84,14 @@ class CheckpointFrame:
         before, records, scope, phase = memory.checkpoint, memory.grad_enabled, memory.scope, memory.phase
         memory.record_event(RAN, scope)
         memory.checkpoint, memory.grad_enabled, memory.phase = self, True, RECOMPUTING
-        outer, memory.until_loss = memory.until_loss, []
         try:
-            self.run()
+            with memory.running_again():
+                self.run()
         except StopRecomputationError:
             pass
         finally:
             memory.record_event(LEAVE, memory.scope)
             memory.checkpoint, memory.grad_enabled, memory.scope, memory.phase = before, records, scope, phase
-            memory.until_loss = outer
         self.places = []
 
 

@@ -127,6 +127,15 @@ class Memory:
         finally:
             self.grad_enabled = before
 
+    @contextmanager
+    def running_again(self) -> Iterator[None]:
+        """What runs again meanwhile has a list of its own of what waits for the loss."""
+        outer, self.until_loss = self.until_loss, []
+        try:
+            yield
+        finally:
+            self.until_loss = outer
+
     def reset_peak(self) -> None:
         """Forget the peak: a phase begins (torch.cuda.reset_peak_memory_stats)."""
         self.max_allocated = self.allocated

@@ -82,13 +82,12 @@ class _Context:
         sources = [Input(tensor) if needed else None for tensor, needed in zip(inputs, needs, strict=True)]
         inner = [_of_source(tensor, source) for tensor, source in zip(inputs, sources, strict=True)]
         memory.phase = RECOMPUTING
-        outer, memory.until_loss = memory.until_loss, []
-        outputs = self.returned_of(self.layer(*inner, *self.rest))
-        memory.record_event(LEAVE, memory.scope)
-        pairs = [(output, gradient) for output, gradient in zip(outputs, given, strict=True) if output.node]
-        result = Engine().inside(pairs, sources)
+        with memory.running_again():
+            outputs = self.returned_of(self.layer(*inner, *self.rest))
+            memory.record_event(LEAVE, memory.scope)
+            pairs = [(output, gradient) for output, gradient in zip(outputs, given, strict=True) if output.node]
+            result = Engine().inside(pairs, sources)
         memory.scope, memory.phase, memory.layer = scope, phase, of
-        memory.until_loss = outer
         return result
 
 

@@ -117,9 +117,10 @@ def wanted() -> Iterator[dict[str, Any]]:
     yield from (*LARGER, *ADAPTERS, *RECORDED, *KERNELS)
 
 
-def job_of(request: dict[str, Any]) -> Job:
+def job_of(request: dict[str, Any], usual: dict[str, str] = USUAL) -> Job:
+    """`usual`: options of all requests."""
     zero = request.get("zero", {})
-    options = {**USUAL, **{name: value for name, value in request.items() if name not in ("zero", "initializer_range")}}
+    options = {**usual, **{name: value for name, value in request.items() if name not in ("zero", "initializer_range")}}
     job = as_measured(read_request(Options(**options)).job(), real=False)
     return job.at(**zero) if zero else job
 

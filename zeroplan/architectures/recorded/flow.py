@@ -19,7 +19,7 @@ class CallFlow(NamedTuple):
     exits: bool
     """A tensor that it is given by position gets one."""
     below: tuple[CallFlow, ...] = ()
-    """Of the calls in its program, in their order."""
+    """The flow of each call in its program, in order."""
     idle: frozenset[int] = frozenset()
     """Places of operators in it whose results get none: the parameters that they read have no gradient of it."""
     reached: bool = True
@@ -47,7 +47,7 @@ class ProgramFlow:
         self.reached: dict[tuple[int, tuple[bool, ...], frozenset[int]], _Reached] = {}
 
     def calls(self, program: Program) -> tuple[CallFlow, ...]:
-        """Of the outermost program, all of whose outputs get a gradient."""
+        """The flow of each call of the outermost program, all of whose outputs get a gradient."""
         return self._backward(program, (False,) * program.inputs, frozenset(program.outputs)).calls
 
     def _forward(self, program: Program, given: tuple[bool, ...]) -> Needs:
@@ -79,7 +79,7 @@ class ProgramFlow:
         return self.reached[key]
 
     def _through(self, call: Call, needs: Needs, gets: set[int]) -> CallFlow:
-        """Of one call; what it is given gets one where what it returns does."""
+        """The flow of one call: its inputs get a gradient where outputs that depend on them do."""
         outputs = frozenset([local for number, local in _outputs(call) if number in gets])
         inner = self._backward(call.program, _given(call, needs), outputs)
         returned = [each for each in call.returned if each in gets and needs.get(each, False)]
@@ -94,7 +94,7 @@ def _given(call: Call, needs: Mapping[int, bool]) -> tuple[bool, ...]:
 
 
 def _outputs(call: Call) -> Iterator[tuple[int, int]]:
-    """What it makes, by the caller's number and by its own."""
+    """The tensors that it returns, by the caller's number and by its own."""
     return zip(call.outputs, call.program.outputs, strict=True)
 
 

@@ -81,7 +81,7 @@ class Recorded(Module):
     root: Module
 
     def __call__(self, run: Any, *inputs: Any) -> Any:
-        """As of `Unary`, where it is an input embedding."""
+        """An input embedding's results ask for a gradient where layers are checkpointed, as in `Unary`."""
         made = super().__call__(run, *inputs)
         if id(self) in run.opens:
             return tuple([requires_grad(each) if each.node is None else each for each in made])
@@ -138,9 +138,9 @@ class RecordedModel(Recorded):
     """The outermost: it gives the loss."""
 
     loss = 0
-    """Which of what it makes."""
+    """The place of the loss among the program's outputs."""
     kept: tuple[int, ...] = ()
-    """What of it modules keep."""
+    """Places of outputs that modules keep in attributes."""
 
     def forward(self, run: Any, *_inputs: Any) -> Any:
         vars(self)["sizes"] = Sizes(run, run.batch, run.seq)

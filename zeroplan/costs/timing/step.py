@@ -78,32 +78,27 @@ PRECISIONS = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 def update(parts: StepParts) -> Iterator[Term]:
-    """On the GPU: the norm of gradients and their clipping, then the optimizer."""
-    done, memory = parts.update, rates(parts.job).memory
-    if done.on_gpu < 1:
-        return
+    """On the GPU: the norm of gradients and their clipping, then the optimizer; and how long the update, there or on
+    CPUs, waits for being started tensor by tensor, beyond its work.
+    """
+    job, done, memory, visit = parts.job, parts.update, rates(parts.job).memory, parts.software.visit
+    work = updating(job, done.on_host)
     for name, each in (("gradient norm and clipping", done.norm), ("optimizer on the GPU", done.moved)):
-        if each:
-            yield term(
+        if each and done.on_gpu >= 1:
+            entry = term(
                 OPTIMIZER, name, timing.streamed, memory, touched=done.on_gpu * each, bandwidth=memory.value
             )
-
-
-def starts(parts: StepParts) -> Iterator[Term]:
-    """What the update waits for the CPU to start it, tensor by tensor, beyond the work of GPU and CPUs."""
-    visit, job = parts.software.visit, parts.job
+            work.append(entry)
+            yield entry
     if visit is None:
         return
-    whole = term(OPTIMIZER, STARTS, timing.visits, visit, visited=parts.update.tensors, visit=visit.value)
-    work = (*update(parts), *updating(job, parts.update.on_host))
+    whole = term(OPTIMIZER, STARTS, timing.visits, visit, visited=done.tensors, visit=visit.value)
     waiting = whole.seconds - sum(entry.seconds for entry in work)
     if waiting > 0:
         yield whole._replace(seconds=waiting, times=waiting / whole.seconds)
 
 
-TERMS: tuple[Callable[[StepParts], Iterable[Term]], ...] = (
-    passes, collectives, offload, newton_schulz, update, starts,
-)  # fmt: skip
+TERMS: tuple[Callable[[StepParts], Iterable[Term]], ...] = (passes, collectives, offload, newton_schulz, update)
 """All that a step's seconds consist of, in order: a term that stands here is in the search, on the screens, in --json
 and in the interval, which takes its spread from its group."""
 
