@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +22,14 @@ FEW_COLLECTIONS = 1_000_000
 """Objects between garbage collections: one process keeps what thousands of tests have counted, and none is garbage."""
 gc.set_threshold(FEW_COLLECTIONS)
 shared.share()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the commands that tests start as processes compile once, where the environment says never to write bytecode."""
+    if not hasattr(config, "workerinput") and os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        folder = tempfile.TemporaryDirectory()
+        os.environ["PYTHONPYCACHEPREFIX"] = folder.name  # workers and their children inherit it
+        config.add_cleanup(folder.cleanup)
 
 
 class Ran(NamedTuple):

@@ -210,9 +210,9 @@ class TestCode:
 
     def test_the_plan_is_what_its_target_is_told(self, zeroplan):
         """Selective checkpointing is no argument of the Trainer's, every-k is one of its gradient_checkpointing_kwargs."""
-        phi = ("recommend", "--model", "phi-4", "--gpus", "8", "--gpu", "h100-80gb", "--headroom", "5%")
+        phi = ("recommend", "--model", "phi-4", "--gpus", "8", "--gpu", "h100-80gb", "--stage", "3", "--headroom", "5%")
         told, allowed = (zeroplan(*phi, *more, "--json").json["plan"] for more in ((), ("--allow", "code")))
-        assert told["strategy"]["checkpointing"] == "full"
+        assert told["strategy"]["checkpointing"] == "every-8"
         assert allowed["strategy"]["checkpointing"] == "selective"
         assert allowed["step_seconds"] <= 1.001 * told["step_seconds"]  # no step is made longer or shorter for less
         assert "gradient_checkpointing=True" in " ".join(zeroplan(*phi, "-v").out.split())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
 from math import inf
 from typing import NamedTuple
 
@@ -15,7 +13,7 @@ from zeroplan.costs.timing.step import step_time
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import Fit, fit
 from zeroplan.ledger import Detail, Ledger, Tier
-from zeroplan.search.room import fits_by_bound, fits_gathered
+from zeroplan.search.room import fits_beside_gpu, fits_by_bound, fits_gathered
 from zeroplan.search.space import Configuration
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -88,25 +86,31 @@ class Evaluator:
 
     def _may_fit(self, job: Job) -> bool:
         """Whether there is room for what is counted most easily."""
-        return fits_by_bound(job, self.reserve) and fits_gathered(job, self.reserve)
+        in_room = fits_beside_gpu(job, self.reserve) and fits_by_bound(job, self.reserve)
+        return in_room and fits_gathered(job, self.reserve)
 
     def lean(self, configuration: Configuration) -> list[Candidate]:
         """What may need least of the GPU, whether it fits or not; where the host alone is short, what fits with less
         there.
         """
-        return self._lean(configuration, configuration.lean())
+        candidates = [one for job in configuration.lean() if (one := self.evaluate(job))]
+        if candidates and candidates[0].fit.gpu_accepted and not any(one.fit.accepted for one in candidates):
+            return self._with_less_on_host(configuration) or candidates
+        return candidates
 
     def lean_fitting(self, configuration: Configuration) -> list[Candidate]:
         """Those of them that fit."""
-        jobs = filter(self._may_fit, configuration.lean())
-        return [one for one in self._lean(configuration, jobs) if one.fit.accepted]
+        fitting = filter(None, map(self.fitting, configuration.lean()))
+        return [*fitting] or self._with_less_on_host(configuration)
 
-    def _lean(self, configuration: Configuration, jobs: Iterable[Job]) -> list[Candidate]:
-        candidates = [one for job in jobs if (one := self.evaluate(job))]
-        if candidates and candidates[0].fit.gpu_accepted and not any(one.fit.accepted for one in candidates):
-            lighter = filter(None, map(self.fitting, configuration.with_less_on_host(candidates[0].job)))
-            return [*islice(lighter, 1)] or candidates
-        return candidates
+    def _with_less_on_host(self, configuration: Configuration) -> list[Candidate]:
+        """What needs least of the GPU of what leaves the host room, where that fits: the rest is on the GPU."""
+        least = configuration.minimum_memory
+        if fits_beside_gpu(least, self.reserve):
+            return []
+        lighter = configuration.with_less_on_host(least)
+        first = next((job for job in lighter if fits_beside_gpu(job, self.reserve)), None)
+        return [*filter(None, [first and self.fitting(first)])]
 
 
 def rounded(seconds: float) -> float:

@@ -64,15 +64,17 @@ def has_room(configuration: Configuration, reserve: float | None) -> bool:
     """Whether card, host and disks have room for so much, with the numbers that hold least on each."""
     job = configuration.minimum_memory
     on_host = [job, *configuration.with_less_on_host(job)][-1]
-    if not all(tier.fits is not False if reserve is None else tier.enough for tier in _beside_gpu(job, on_host)):
-        return False
-    return fits_by_bound(job, reserve)
+    return fits_beside_gpu(on_host, reserve) and fits_by_bound(job, reserve)
 
 
-def _beside_gpu(job: Job, on_host: Job) -> Iterator[TierFit]:
-    """The tiers beside the GPU of which it is known what is there."""
+def fits_beside_gpu(job: Job, reserve: float | None) -> bool:
+    """Whether host and disks have room, as far as it is known what is there."""
+    return all(tier.fits is not False if reserve is None else tier.enough for tier in _beside_gpu(job))
+
+
+def _beside_gpu(job: Job) -> Iterator[TierFit]:
     engine = engine_of(job)
     if job.cluster.host_memory is not None:
-        yield host_fit(job, engine.host(on_host))
+        yield host_fit(job, engine.host(job))
     if job.cluster.nvme is not None:
-        yield nvme_fit(job, total(engine.nvme(on_host).peak.lines))
+        yield nvme_fit(job, total(engine.nvme(job).peak.lines))

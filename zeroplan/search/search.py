@@ -30,8 +30,8 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
 from zeroplan.specs.strategy import Offload
 
-EARLY, REFINED = 2, 3
-"""Configurations whose numbers are refined as they come up, and the nearest of the others."""
+REFINED = 3
+"""The best configurations, whose numbers are refined."""
 NEAR = 1.05
 """Of the best's seconds, up to which others are looked at closer: refined, they may overtake it."""
 TRIED = 8
@@ -74,33 +74,38 @@ class Search:
         self.computing: dict[Any, float] = {}
         """Seconds of the passes alone, by what decides them."""
         self.without_room = 0
+        self.room: dict[int, bool] = {}
+        """Whether the smallest micro-batch has room, by the variant's identity."""
 
     def run(self) -> Contender | None:
         """The best of all; None where nothing fits."""
-        entries: list[Contender] = []
-        refined: list[Contender] = []
+        entries: list[tuple[Contender, float]] = []
+        best: Contender | None = None
         for least, configuration in self._by_bound():
-            best = min([*refined, *entries], key=self.order, default=None)
             if least > min(self.below, self._limit(best) if best else inf):
                 break
             if entry := self._first(configuration, best):
-                if not refined or (len(refined) < EARLY and self._may_overtake(entry, min(refined, key=self.order))):
-                    refined.append(self._refined(entry))
-                else:
-                    entries.append(entry)
-        for entry in sorted(entries, key=self.order)[:REFINED]:
-            if self._may_overtake(entry, min(refined, key=self.order)):
-                refined.append(self._refined(entry))
-        if not refined:
+                entries.append((entry, least))
+                best = min([*filter(None, [best]), entry], key=self.order)
+        if best is None:
             return None
-        best = min(refined, key=self.order)
+        best = self._best_refined(best, entries)
         return self._simplest(self._refined(self._leaner(best)) if self.objective == LEAST_MEMORY else best)
+
+    def _best_refined(self, first: Contender, entries: list[tuple[Contender, float]]) -> Contender:
+        """The best once the numbers of a few are refined: the first's, then those of what has the lowest bounds."""
+        near = [(entry, least) for entry, least in entries if entry is not first and self._may_overtake(entry, first)]
+        best = self._refined(first) if first.seconds < NEAR * self.below else first
+        for entry, least in near[: REFINED - 1]:
+            if self._may_overtake(entry, best) and least <= self._limit(best):
+                best = min(best, self._refined(entry), key=self.order)
+        return best
 
     def _may_overtake(self, entry: Contender, best: Contender) -> bool:
         """Whether it may be better than the best once its numbers are refined."""
         if self.objective == LEAST_MEMORY:
             return entry.candidate.fit.gpu.needed <= best.candidate.fit.gpu.needed
-        return entry.seconds < NEAR * best.seconds
+        return entry.seconds < NEAR * min(best.seconds, self.below)
 
     def _by_bound(self) -> Iterator[tuple[float, Configuration]]:
         """Configurations that have room, in the order of what is minimised, with the numbers that are best for it.
@@ -157,9 +162,19 @@ class Search:
         return least_needed(configuration.minimum_memory) if self._has_room(configuration) else None
 
     def _has_room(self, configuration: Configuration) -> bool:
-        there = has_room(configuration, self.evaluator.reserve)
+        there = self._smallest_has_room(configuration) and has_room(configuration, self.evaluator.reserve)
         self.without_room += not there
         return there
+
+    def _smallest_has_room(self, configuration: Configuration) -> bool:
+        """Where it has none no larger one has, as long as it accumulates gradients too."""
+        if configuration.micro_steps == 1:
+            return True
+        key = id(configuration.variant)
+        if key not in self.room:
+            smallest = configuration._replace(micro_batch=min(self.space.sizes))
+            self.room[key] = has_room(smallest, self.evaluator.reserve)
+        return self.room[key]
 
     def order(self, entry: Contender) -> tuple[Any, ...]:
         """By what is minimised; of equals the other, and then the simplest, comes first."""
@@ -173,7 +188,7 @@ class Search:
         if self.objective == LEAST_MEMORY or (best is None and entry is None):
             return entry
         for jobs, monotone in configuration.starts():
-            limit = NEAR * min(one.seconds for one in (best, entry) if one)
+            limit = NEAR * min(self.below, *(one.seconds for one in (best, entry) if one))
             if one := self._fastest_fitting(jobs, limit, monotone=monotone):
                 entry = min(filter(None, (entry, Contender(one, configuration))), key=self.order)
         return entry

@@ -42,9 +42,13 @@ class Configuration(NamedTuple):
     def at(self, **values: Any) -> Job:
         """With these numbers, the others at their defaults."""
         space, variant = self.space, self.variant
-        sized = {"micro_batch": self.micro_batch, "grad_accum": space.per_gpu // self.micro_batch}
+        sized = {"micro_batch": self.micro_batch, "grad_accum": self.micro_steps}
         defaults = {name: several[0] for name, several in variant.numbers.items()}
         return space.job.at(**{**variant.choice, **sized, **defaults, **values})
+
+    @property
+    def micro_steps(self) -> int:
+        return self.space.per_gpu // self.micro_batch
 
     @property
     def engine(self) -> TrainingEngine:

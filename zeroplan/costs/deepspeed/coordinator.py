@@ -107,7 +107,7 @@ class Coordinator(GatheredStorages):
                 if not enters:
                     continue
                 self.step += 1
-                if not prefetches or self.head == uses:
+                if not prefetches or self.head == uses or not (self.swaps or self.live.exceeds(self.live_parameters)):
                     continue
                 self.place = pass_index, at
                 self._look_ahead()

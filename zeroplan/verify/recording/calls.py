@@ -37,16 +37,25 @@ class Opened:
         self.positional: tuple[int, ...] = ()
         self.given: tuple[int, ...] = ()
         """By position and by name, whether they are used or not: a checkpoint keeps them."""
+        self.tensors: tuple[Ref, ...] = ()
+        """All that is given, by its place."""
         self.returned: tuple[int, ...] = ()
-        self.one_tensor = self.in_tuple = False
-        """What it returns is a tensor, or a tuple of one."""
+        self.result: Any = None
+        """What it returns, with a `GivenTensor` for each; None where there is more in it than tensors."""
+
+
+class GivenTensor:
+    """Stands in what a layer returns for a tensor that it is given, or for the one that it makes of the first."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
 
 
 class Like(NamedTuple):
-    """The layer before one that runs the same program."""
+    """The layer before one that runs the same program, and what that returns."""
 
     path: str
-    in_tuple: bool
+    result: Any
 
 
 class Programs:
@@ -67,7 +76,7 @@ class Programs:
         """
         if opened.path in self.alike:
             given = tuple(dict.fromkeys(opened.given))
-            return self.made[self.alike[opened.path].path], given, opened.returned
+            return self.made[self.alike[opened.path].path], given, opened.returned[:1]
         later = [wanted]
         for step in reversed(opened.steps):
             later.append(later[-1] | _used(step))

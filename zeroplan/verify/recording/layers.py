@@ -20,31 +20,33 @@ def identical_layers(model: torch.nn.Module, inputs: Inputs, experiments: Experi
     _program, recorder = recorded(model, inputs, experiments, {})
     known: list[str] = []
     result: dict[str, Like] = {}
+    left_out: set[int] = set()  # tensors that are not made where the layer does not run
     for step in chained(recorder):
         like = next((each for each in known if recorder.programs.made[each] == recorder.programs.made[step.path]), None)
-        if like is None:
+        if like is None or not left_out.isdisjoint(step.given[1:]):
             known.append(step.path)
         else:
-            result[step.path] = Like(like, step.in_tuple)
+            result[step.path] = Like(like, step.result)
+            left_out |= step.made - {*step.returned[:1]}
     return result
 
 
 def chained(recorder: Recorder) -> Iterator[Opened]:
-    """Layers that make of their first input one like it, which the next takes, and read nothing else of a layer; none
-    where one runs more than once.
+    """Layers that make one tensor that leaves them, like their first input, which the next takes; none where one runs
+    more than once.
     """
     every = ((step, recorder.model.get_submodule(step.path)) for step in _every(recorder.root))
     layers = [step for step, module in every if isinstance(module, GradientCheckpointingLayer)]
     if len({step.path for step in layers}) < len(layers):
         return
-    made = set[int]().union(*[step.made for step in layers])
     for at, step in enumerate(layers):
         first, *rest = dict.fromkeys(step.given)
-        following = layers[at + 1].given[:1] if at + 1 < len(layers) else step.returned
-        of_itself = step.one_tensor and step.returned == following and step.returned[0] in step.made
-        alike = of_itself and recorder.first.get(first) == recorder.first[step.returned[0]]
+        following = layers[at + 1].given[:1] if at + 1 < len(layers) else step.returned[:1]
+        made = [each for each in step.returned if each in step.made]
+        of_itself = step.result is not None and made and made == [*step.returned[:1]] == [*following]
+        alike = of_itself and recorder.first.get(first) == recorder.first[made[0]]
         program = recorder.programs.made[step.path]
-        if alike and made.isdisjoint(rest) and program.inputs == 1 + len(rest) and len(program.outputs) == 1:
+        if alike and program.inputs == 1 + len(rest) and len(program.outputs) == 1:
             yield step
 
 

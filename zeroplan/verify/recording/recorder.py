@@ -10,12 +10,13 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from zeroplan.architectures.recorded.program import (
@@ -32,7 +33,7 @@ from zeroplan.architectures.recorded.program import (
     Result,
 )
 from zeroplan.verify.inputs import Inputs
-from zeroplan.verify.recording.calls import Like, Opened, Programs
+from zeroplan.verify.recording.calls import GivenTensor, Like, Opened, Programs
 from zeroplan.verify.recording.experiments import Call as OperatorCall
 from zeroplan.verify.recording.experiments import Experiments, Lies, Place, is_tensor
 from zeroplan.verify.recording.flash_package import flash_package
@@ -284,6 +285,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         kept = (self.storages[key] for key in self.storages if key in others)
         return [numbers[0] for numbers in kept if (self.asking | self.in_mappings).isdisjoint(numbers)]
 
+    def as_given(self, result: Any, closed: Opened) -> Any:
+        """What a call returns, each of its tensors by its place among those given; one that is made is the first."""
+        if not all(each is None or is_tensor(each) for each in tree_leaves(result)):
+            return None
+        refs = closed.tensors
+
+        def place(tensor: torch.Tensor | None) -> GivenTensor | None:
+            ref = None if tensor is None else self.ref(tensor)
+            return None if tensor is None else GivenTensor(refs.index(ref) if ref in refs else 0)
+
+        return tree_map(place, result)
+
     def see_mappings(self, given: Sequence[Given]) -> None:
         """What is in mappings that layers are given, once all have run."""
         paths = {module: path for path, module in self.model.named_modules()}
@@ -303,14 +316,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
                 self.let_go()
                 self.open.append(Opened(path))
                 self.open[-1].positional, self.open[-1].given = self.refs(inputs), self.refs((inputs, named))
+                self.open[-1].tensors = tuple(map(self.ref, tensors_in((inputs, named))))
 
             return hook
 
         def leave(_module: Any, _inputs: Any, result: Any) -> None:
             self.let_go()
             closed = self.open.pop()
-            closed.returned, closed.in_tuple = self.refs(result), isinstance(result, tuple) and len(result) == 1
-            closed.one_tensor = closed.in_tuple or is_tensor(result)
+            closed.returned = self.refs(result)
+            closed.result = self.as_given(result, closed)
             self.open[-1].steps.append(closed)
 
         handles, linear = [], functional.linear
@@ -321,7 +335,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
             handles.append(module.register_forward_pre_hook(enter(path), with_kwargs=True))
             handles.append(module.register_forward_hook(leave))
             if path in self.alike:
-                module.forward = _unchanged_in_tuple if self.alike[path].in_tuple else _unchanged
+                module.forward = partial(_as_given, self.alike[path].result)
         try:
             with flash_package(self.flash_attention):
                 yield
@@ -338,12 +352,10 @@ def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return q + (k.sum() + v.sum())
 
 
-def _unchanged(x: torch.Tensor, *_rest: Any, **_named: Any) -> torch.Tensor:
-    return x
-
-
-def _unchanged_in_tuple(x: torch.Tensor, *_rest: Any, **_named: Any) -> tuple[torch.Tensor]:
-    return (x,)
+def _as_given(result: Any, *args: Any, **named: Any) -> Any:
+    """What a layer returns, with the first tensor that it is given for the one that it makes."""
+    tensors = tensors_in((args, named))
+    return tree_map(lambda each: tensors[each.at] if isinstance(each, GivenTensor) else each, result)
 
 
 def _around(opened: Opened, path: str) -> Opened | None:
