@@ -29,6 +29,21 @@ OTHER_DEFAULTS: dict[str, dict[str, Any]] = {
 """What other tools take in their place; None: what the file does not tell."""
 OTHER_NAMES = {AXOLOTL: {"per_device_train_batch_size": "micro_batch_size", "optim": "optimizer"}}
 """What other tools call them."""
+TRAINER_ARGUMENTS = frozenset({
+    "gradient_checkpointing", "flash_attention", "use_flash_attention", "learning_rate", "lr", "num_train_epochs",
+    "epochs", "max_steps", "max_grad_norm", "weight_decay", "warmup_steps", "warmup_ratio", "lr_scheduler_type",
+    "per_device_train_batch_size", "per_device_eval_batch_size", "output_dir", "save_steps", "save_strategy",
+    "eval_steps", "logging_steps", "seed", "tf32", "dataloader_num_workers", "report_to", "deepspeed", "torch_compile",
+    "max_seq_length", "mixed_precision", "num_processes", "zero3_init_flag", "zero_stage", "model_name_or_path",
+})  # fmt: skip
+"""What people mistake for keys of DeepSpeed: transformers' TrainingArguments, accelerate's plugin, scripts' options."""
+OWN = frozenset({
+    "per_device_train_batch_size", "per_device_eval_batch_size", "num_train_epochs", "output_dir", "save_strategy",
+    "save_steps", "eval_strategy", "logging_steps", "lr_scheduler_type", "warmup_ratio", "report_to", "max_grad_norm",
+    "adam_beta1", "adam_beta2", "adam_epsilon", "bf16_full_eval", "fp16_full_eval", "load_best_model_at_end",
+    "gradient_checkpointing", "optim", "dataloader_num_workers",
+})  # fmt: skip
+"""Names that hardly any other framework's file has at its top level."""
 YAML = (".yaml", ".yml")
 
 

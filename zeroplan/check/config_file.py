@@ -12,6 +12,7 @@ from zeroplan.catalog.files import LARGEST_CONFIG, place_of, read_text
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, tool_of
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import NotReadableError, read_json
+from zeroplan.check.kind import DEEPSPEED, Kind, block, is_yaml, kind_of, read_document, refuse
 from zeroplan.deepspeed.keys import key
 from zeroplan.deepspeed.keys.removed import REMOVED_KEYS
 from zeroplan.deepspeed.names import COMMENTS
@@ -43,10 +44,17 @@ def read_config_file(path: str) -> ConfigFile:
     """'-' is standard input. Raises `SpecError` for what is no object, or says a key twice."""
     text = read_text(path, EXPECTED, LARGEST_CONFIG)
     place = place_of(path)
-    if not path.endswith(YAML):
-        document = _read(place, text)
-        return _config(document) if tool_of(document.config) is None else _trained(path, document)
-    return _in_yaml(path, place, text)
+    document = read_document(place, text, IN_YAML) if is_yaml(path, text) else _read(place, text)
+    kind = kind_of(document)
+    if kind is Kind.ACCELERATE:
+        return _launched(path, document)
+    if kind is Kind.ARGUMENTS:
+        return _named(path, document) if tool_of(document.config) is None else _trained(path, document)
+    if kind is Kind.BLOCK:
+        return _config(block(document))
+    if kind is Kind.OTHER and (DEEPSPEED in document.config or is_yaml(path, text)):
+        refuse(document, IN_YAML)
+    return _config(document)
 
 
 def _config(document: Document) -> ConfigFile:
@@ -80,22 +88,16 @@ def _place(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
 
 
-def _in_yaml(path: str, place: str, text: str) -> ConfigFile:
-    """The config that a YAML for Accelerate or the Trainer states or names, or is."""
-    from zeroplan.check.launch import AccelerateConfig, inline, is_launch
-    from zeroplan.check.yaml_reader import read_yaml
+def _launched(path: str, document: Document) -> ConfigFile:
+    """The config that a file for accelerate launch states or names."""
+    from zeroplan.check.launch import AccelerateConfig, inline
 
-    document = read_yaml(place, text, IN_YAML)
-    if is_launch(document):
-        launch = AccelerateConfig(document)
-        if not launch.is_deepspeed or not launch.fields:
-            raise SpecError(place, "an Accelerate config without deepspeed_config", IN_YAML)
-        return (
-            _beside(path, place, launch.config_file) if launch.config_file else ConfigFile(inline(launch).config, place)
-        )
-    if tool_of(document.config) is not None:
-        return _trained(path, document)
-    return _config(document) if ("deepspeed",) not in document.members else _named(path, document)
+    launch = AccelerateConfig(document)
+    if not launch.is_deepspeed or not launch.fields:
+        raise SpecError(document.name, "an Accelerate config without deepspeed_config", IN_YAML)
+    if launch.config_file:
+        return _beside(path, document.name, launch.config_file)
+    return ConfigFile(inline(launch).config, document.name)
 
 
 def _trained(path: str, document: Document) -> ConfigFile:
@@ -118,9 +120,9 @@ def trainer_file(document: Document) -> TrainerFile | None:
 
 def _named(path: str, document: Document) -> ConfigFile:
     """The config that `deepspeed` names, or is."""
-    member = document.members[("deepspeed",)]
+    member = document.members[DEEPSPEED,]
     if member.node.members is not None:
-        return _config(Document(document.name, document.text, member.node))
+        return _config(block(document))
     return _beside(path, document.name, member.node.scalar)
 
 

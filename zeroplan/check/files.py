@@ -1,4 +1,4 @@
-"""The findings of a file by its kind: a ds_config.json, a YAML for accelerate launch, a YAML of TrainingArguments."""
+"""The findings of a file by its kind: a ds_config, alone or in another file, Accelerate's config, TrainingArguments."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from zeroplan.catalog.trainers.tools import tool_of
-from zeroplan.check.arguments import YAML, Arguments
+from zeroplan.check.arguments import OWN, YAML, Arguments
 from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
-from zeroplan.check.document import Document, ValueNode
+from zeroplan.check.document import Document, Member
 from zeroplan.check.finding import Finding, Hit, said
 from zeroplan.check.json_reader import NotReadableError, read_json
-from zeroplan.check.launch import FILE, SECTION, AccelerateConfig, as_yaml, field_of, inline, is_launch
+from zeroplan.check.kind import DEEPSPEED, Kind, block, is_yaml, kind_of, read_document, refuse
+from zeroplan.check.launch import FILE, SECTION, AccelerateConfig, as_yaml, field_of, inline
 from zeroplan.check.proposed import tried
 from zeroplan.check.rules import RULES
 from zeroplan.check.rules.launch import LAUNCH_CHECKS
@@ -27,9 +28,12 @@ Beside = Callable[[str], tuple[str, str] | None]
 """Name and text of a file that another names; None where it is not there."""
 Made = Callable[[Document, Setting, AccelerateConfig | None], Setting]
 """The setting of one config, which may follow from what it says."""
-EXPECTED = "an Accelerate config, or TrainingArguments with a deepspeed in them"
-TRAINING_WORDS = ("base_model", "model", "model_name_or_path", "output_dir")
-"""One of them is in every training file."""
+EXPECTED = "a ds_config, an Accelerate config or TrainingArguments with a deepspeed in them"
+WORDS = (
+    "base_model", "model", "model_name_or_path", "output_dir", "deepspeed", "deepspeed_config", "distributed_type",
+    "compute_environment",
+)  # fmt: skip
+"""One of them is in every file that is no ds_config and has, or names, one."""
 
 
 @dataclass
@@ -38,35 +42,47 @@ class CheckedFiles:
 
     findings: list[Finding] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    """What a file was taken for, where that is not plain."""
 
 
 def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
-    """Raises `SpecError` for what is no config at all, and for YAML that is none of both kinds."""
-    if not name.endswith(YAML):
-        document = training_json(name, text)
-        if document is None:
-            return CheckedFiles(check_json(name, text, setting, made), {name: text})
-        checked = _trained(Arguments(document), setting, beside, made)
-        return replace(checked, findings=[_without_edits(one, name) for one in checked.findings])
-    from zeroplan.check.yaml_reader import read_yaml
-
-    document = read_yaml(name, text, EXPECTED)
-    if is_launch(document):
-        checked = _launched(AccelerateConfig(document), setting, beside, made)
+    """Raises `SpecError` for what is no config at all, and for what is another's file."""
+    if is_yaml(name, text):
+        document = read_document(name, text, EXPECTED)
+    elif (other := other_json(name, text)) is None:
+        return CheckedFiles(check_json(name, text, setting, made), {name: text})
     else:
-        checked = _trained(Arguments(document), setting, beside, made)
-    return replace(checked, findings=[_as_fixed(one) for one in checked.findings])
+        document = other
+    checked = _of_kind(document, setting, beside, made)
+    return replace(checked, findings=[_without_edits(one, name) for one in checked.findings])
 
 
-def training_json(name: str, text: str) -> Document | None:
-    """The file, where it is the training file of another tool and no ds_config."""
-    if not any(f'"{word}"' in text for word in TRAINING_WORDS):
+def other_json(name: str, text: str) -> Document | None:
+    """The file, where it is no ds_config, and has or names one; a file that is named as one may be anything."""
+    if not any(f'"{word}"' in text for word in WORDS):
         return None
     try:
-        document = read_json(name, text)
+        document = read_document(name, text, EXPECTED)
     except NotReadableError:
         return None
-    return None if tool_of(document.config) is None else document
+    kind = kind_of(document)
+    return None if kind is Kind.CONFIG or (kind is Kind.OTHER and DEEPSPEED not in document.config) else document
+
+
+def _of_kind(document: Document, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+    kind, texts = kind_of(document), {document.name: document.text}
+    if kind is Kind.ACCELERATE:
+        return _launched(AccelerateConfig(document), setting, beside, made)
+    if kind is Kind.ARGUMENTS:
+        return _trained(Arguments(document), setting, beside, made)
+    if kind is Kind.CONFIG:
+        return CheckedFiles(check(document, made(document, setting, None)), texts)
+    if kind is Kind.OTHER:
+        refuse(document, EXPECTED)
+    config = block(document)
+    note = f"{document.name}: {Kind.BLOCK.value}, checked as DeepSpeed itself reads it"
+    return CheckedFiles(check(config, made(config, setting, None)), texts, [note])
 
 
 def check_json(
@@ -153,20 +169,15 @@ def _launched(launch: AccelerateConfig, setting: Setting, beside: Beside, made: 
 def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """The config that `deepspeed` names, or is."""
     document = arguments.document
-    member = document.members.get(("deepspeed",))
+    member = document.members.get((DEEPSPEED,))
     if member is None or (member.node.members is None and member.node.scalar in (None, False, "")):
-        tool = tool_of(document.config)
-        if tool is not None:
-            raise SpecError(
-                document.name, f"a training file of {tool} that names no DeepSpeed config",
-                "deepspeed: and the name of one", f"zeroplan check ds_config.json --trainer-args {document.name}",
-            )  # fmt: skip
-        raise SpecError(document.name, "neither distributed_type nor deepspeed", EXPECTED)
-    setting = replace(setting, reader=TRAINER, arguments=arguments)
-    checked = CheckedFiles(check_arguments(arguments), {document.name: document.text})
+        raise _without_config(document, member)
+    checked = CheckedFiles(texts={document.name: document.text})
+    if tool_of(document.config) is not None or document.config.keys() & OWN:
+        setting = replace(setting, reader=TRAINER, arguments=arguments)
+        checked.findings += check_arguments(arguments)
     if member.node.members is not None:
-        whole = ValueNode(member.start, member.end, members=member.node.members)
-        config = Document(document.name, document.text, whole)
+        config = block(document)
         checked.findings += check(config, made(config, setting, None))
     elif (named_file := beside(str(member.node.scalar))) is None:
         raise SpecError(document.name, f"deepspeed {said(member.node.scalar)}, which is not there", "a ds_config.json")
@@ -176,13 +187,21 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
     return checked
 
 
-def _as_fixed(finding: Finding) -> Finding:
-    """Edits are those of JSON, and a file that is named as YAML gets none, even where it is named as a config."""
-    return replace(finding, edits=()) if finding.file.endswith(YAML) else finding
+def _without_config(document: Document, member: Member | None) -> SpecError:
+    """Why a training file is not checked; whose it is is said where its keys tell."""
+    tool = tool_of(document.config)
+    names_none = f"a training file{f' of {tool}' if tool else ''} that names no DeepSpeed config"
+    at, found = document.name, names_none
+    if member is not None:
+        line, column = document.place(member.start)
+        at, found = f"{document.name}:{line}:{column}", f"deepspeed: {said(member.node.scalar)}, {names_none}"
+    write = f"zeroplan check ds_config.json --trainer-args {document.name}"
+    return SpecError(at, found, "deepspeed: and the name of one", write)
 
 
 def _without_edits(finding: Finding, name: str) -> Finding:
-    return replace(finding, edits=()) if finding.file == name else finding
+    """Edits are those of a ds_config that is JSON, and a file that names one, or is YAML, gets none."""
+    return replace(finding, edits=()) if finding.file == name or finding.file.endswith(YAML) else finding
 
 
 def _stage(name: str, text: str) -> object:

@@ -9,19 +9,14 @@ from collections.abc import Iterator, Sequence
 from zeroplan.catalog.files import LARGEST_CONFIG, read_text
 from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.check.arguments import YAML
-from zeroplan.check.document import Document
-from zeroplan.check.json_reader import NotReadableError, read_json
-from zeroplan.check.launch import AccelerateConfig, is_launch
-from zeroplan.deepspeed.keys import children
+from zeroplan.check.json_reader import NotReadableError
+from zeroplan.check.kind import DEEPSPEED, JSON, OWN_KEYS, Kind, kind_of, read_document
+from zeroplan.check.launch import AccelerateConfig
 from zeroplan.errors import SpecError, ZeroplanError, shown
 
-JSON = (".json", ".hjson")
 ENDINGS = (*JSON, *YAML)
 NAMED = re.compile(r"(?:^|[^a-z])(?:ds|deepspeed|zero[0-3]?)(?:[^a-z]|conf|$)")
 """How people name them: ds_config.json, deepspeed.json, zero3_offload.json, my-ds-config.json."""
-OWN_KEYS = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
-"""Nothing else has keys of these names."""
-SECTIONS = ("fp16", "bf16", "optimizer", "scheduler", "aio", "activation_checkpointing")
 EXPECTED = "a ds_config.json"
 
 
@@ -61,38 +56,24 @@ def _stop(error: OSError) -> None:
 
 
 def looks_like_config(path: str) -> bool:
-    """By its name, or by what stands in it: a key that only DeepSpeed has, or one of its sections beside another key of
-    its top level; or that it is a training file or an Accelerate config with DeepSpeed in it, which YAML alone may be.
-    What is not to be read as an object, and is not named like one, is no config.
+    """By its name, where it is JSON; else by what stands in it: that it is a ds_config, has one or names one. What is
+    not to be read as an object, and is not named like one, is no config.
     """
-    is_yaml = path.lower().endswith(YAML)
-    if not is_yaml and NAMED.search(os.path.basename(path).lower()):
+    by_name = not path.lower().endswith(YAML)
+    if by_name and NAMED.search(os.path.basename(path).lower()):
         return True
     try:
         text = read_text(path, EXPECTED, LARGEST_CONFIG)
-        if is_yaml:
-            return "deepspeed" in text.lower() and _names_config(_yaml(path, text))
-        document = read_json(path, text)
+        if not by_name and not any(word in text for word in (DEEPSPEED, *OWN_KEYS)):
+            return False
+        document = read_document(path, text, EXPECTED)
     except (ZeroplanError, NotReadableError):
         return False
-    names = {member.name: member.node.members is not None for member in document.root.members or ()}
-    known = {key.name for key in children() if key.name in names}
-    is_config = bool(OWN_KEYS & known) or (any(names.get(section) for section in SECTIONS) and len(known) > 1)
-    return is_config or (tool_of(document.config) is not None and bool(document.config.get("deepspeed")))
-
-
-def _yaml(path: str, text: str) -> Document:
-    from zeroplan.check.yaml_reader import read_yaml  # where there is such a file
-
-    return read_yaml(path, text, EXPECTED)
-
-
-def _names_config(document: Document) -> bool:
-    """Whether DeepSpeed is in a YAML that Accelerate or a training tool reads."""
-    if is_launch(document):
+    kind, stated = kind_of(document), document.config.get(DEEPSPEED)
+    if kind is Kind.ACCELERATE:
         launch = AccelerateConfig(document)
         return launch.is_deepspeed and bool(launch.fields)
-    config = document.config.get("deepspeed")
-    if isinstance(config, dict):
-        return bool(OWN_KEYS & config.keys()) or tool_of(document.config) is not None
-    return isinstance(config, str) and (config.endswith(JSON) or tool_of(document.config) is not None)
+    if kind is Kind.ARGUMENTS:
+        is_file = isinstance(stated, str) and (stated.endswith(JSON) or tool_of(document.config) is not None)
+        return is_file or isinstance(stated, dict)
+    return kind is not Kind.OTHER

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from zeroplan.catalog.files import LARGEST_CONFIG, STANDARD_INPUT, read_text
-from zeroplan.check.arguments import YAML, read_arguments
+from zeroplan.check.arguments import read_arguments
 from zeroplan.check.chosen import RuleSelection, names
-from zeroplan.check.files import CheckedFiles, check_arguments, check_file, findings_of, training_json
+from zeroplan.check.files import CheckedFiles, check_arguments, check_file, findings_of, other_json
 from zeroplan.check.finding import Finding
 from zeroplan.check.folder import configs
+from zeroplan.check.kind import is_yaml
 from zeroplan.check.mended import mended
 from zeroplan.check.proposed import without_edits
 from zeroplan.check.rules import RULES
@@ -81,11 +82,11 @@ def _looked_at(
     """
     name = STANDARD_INPUT if path == "-" else path
     text = read_text(path, "a ds_config.json", LARGEST_CONFIG)
-    if (command.fix or command.diff) and not name.endswith(YAML) and training_json(name, text) is None:
+    if (command.fix or command.diff) and not is_yaml(name, text) and other_json(name, text) is None:
         result = mended(text, partial(_of_json, inputs, name), chosen.kept)
         return check_fix.Changed(name, text, result.text, result.done, without_edits(result.left))
     checked = _checked(path, name, text, inputs, jobs)
-    return check_fix.Changed(name, text, text, (), chosen.kept(checked.findings), checked.texts)
+    return check_fix.Changed(name, text, text, (), chosen.kept(checked.findings), checked.texts, checked.notes)
 
 
 def _each_once(files: Sequence[check_fix.Changed]) -> list[check_fix.Changed]:
@@ -174,8 +175,9 @@ def _show(
         for finding in file.left:
             lines = lines_of[finding.file]
             click.echo(report.concise(finding) if command.form == "concise" else report.full(finding, lines))
-    if planned and command.form == "full":
-        click.echo(planned.line)
+    if command.form == "full":
+        for note in [*(note for file in files for note in file.notes), *([planned.line] if planned else [])]:
+            click.echo(note)
     click.echo(report.summary(findings, len(files)))
 
 

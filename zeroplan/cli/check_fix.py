@@ -26,6 +26,8 @@ class Changed(NamedTuple):
     left: Sequence[Finding]
     beside: Mapping[str, str] = {}
     """Texts of the files that it names, which findings may be in."""
+    notes: Sequence[str] = ()
+    """What it was taken for, where that is not plain."""
 
 
 def write(files: Iterable[Changed]) -> None:

@@ -113,7 +113,7 @@ class Search:
         What that is, is known more and more closely as a configuration comes up.
         """
         closer = (self._held, self._leanest_bytes) if self.objective == LEAST_MEMORY else (
-            self.operators, self.passes, self._fastest_step)  # fmt: skip
+            self.operators, self._passes_with_room, self._fastest_step)  # fmt: skip
         turn = count()
         waiting = [(0.0, one.tie_break(one.at()), next(turn), one, 0) for one in self.space.configurations()]
         heapify(waiting)
@@ -135,6 +135,13 @@ class Search:
     def passes(self, configuration: Configuration) -> float:
         """Seconds of the passes, without traffic, offload and update."""
         return self._computing(configuration, traced=True)
+
+    def _passes_with_room(self, configuration: Configuration) -> float | None:
+        """Seconds of the passes; None where the smallest micro-batch has no room."""
+        if not self._smallest_has_room(configuration):
+            self.without_room += 1
+            return None
+        return self.passes(configuration)
 
     def _computing(self, configuration: Configuration, *, traced: bool) -> float:
         key = (*configuration.computes, traced)

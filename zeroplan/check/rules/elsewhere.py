@@ -7,14 +7,6 @@ import difflib
 from zeroplan.check.subject import Entry
 from zeroplan.deepspeed.keys import KEYS, children
 
-TRAINER_ARGUMENTS = frozenset({
-    "gradient_checkpointing", "flash_attention", "use_flash_attention", "learning_rate", "lr", "num_train_epochs",
-    "epochs", "max_steps", "max_grad_norm", "weight_decay", "warmup_steps", "warmup_ratio", "lr_scheduler_type",
-    "per_device_train_batch_size", "per_device_eval_batch_size", "output_dir", "save_steps", "save_strategy",
-    "eval_steps", "logging_steps", "seed", "tf32", "dataloader_num_workers", "report_to", "deepspeed", "torch_compile",
-    "max_seq_length", "mixed_precision", "num_processes", "zero3_init_flag", "zero_stage", "model_name_or_path",
-})  # fmt: skip
-"""What people mistake for keys of DeepSpeed: transformers' TrainingArguments, accelerate's plugin, scripts' options."""
 LIKELY = 0.75
 COMMON = frozenset({
     "enabled", "type", "params", "seed", "dtype", "mode", "profile", "verbose", "project", "team", "group", "device",

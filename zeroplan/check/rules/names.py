@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from zeroplan.check.arguments import TRAINER_ARGUMENTS
 from zeroplan.check.edit import Edits, deleted, renamed, valued
 from zeroplan.check.finding import ERROR, WARNING, Hit, named
 from zeroplan.check.rule import ISSUE, REMOVALS, Rule, example
 from zeroplan.check.rules import answers
-from zeroplan.check.rules.elsewhere import TRAINER_ARGUMENTS, at_home, likely
+from zeroplan.check.rules.elsewhere import at_home, likely
 from zeroplan.check.subject import Entry, Subject
 from zeroplan.deepspeed.keys import KEYS, OPEN_SECTIONS, STRICT_SECTIONS, children
 from zeroplan.deepspeed.keys.removed import IGNORED_KEYS, REMOVED_KEYS

@@ -1,0 +1,130 @@
+"""What a file is follows from its keys: each as people have it, smallest, under any name that it may have."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+OWN = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": {"stage": 2}}
+AUTO = {**OWN, "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}}
+ARGUMENTS = {"per_device_train_batch_size": 1, "learning_rate": 0.001, "bf16": True, "output_dir": "out"}
+HELD = "10.65 GiB"
+"""That 1.3B on 8 GPUs need at stage 2 in bf16 (tests/cli/test_estimate.py has the arithmetic of its parts)."""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(name, content):
+        text = content if isinstance(content, str) else json.dumps(content)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return name
+
+    return write
+
+
+def as_yaml(content, indent=""):
+    return "".join(
+        f"{indent}{name}:\n{as_yaml(value, indent + '  ')}" if isinstance(value, dict) else
+        f"{indent}{name}: {json.dumps(value)}\n" for name, value in content.items()
+    )  # fmt: skip
+
+
+class TestConfig:
+    @pytest.mark.parametrize("name", ["d.yaml", "d.yml", "d", "ds_config.txt"])
+    def test_in_any_suffix(self, zeroplan, file, name):
+        for text in (as_yaml(OWN), json.dumps(OWN)):
+            ran = zeroplan("check", file(name, text), "--format", "json")
+            assert ran.code == 0
+            assert ran.json["findings"] == []
+
+    def test_its_findings_stand_where_they_are(self, zeroplan, file):
+        text = as_yaml({**OWN, "zero_optimization": {"stage": 2, "overlap_com": True}})
+        (one,) = zeroplan("check", file("d.yaml", text), "--format", "json").json["findings"]
+        line = text.split("\n").index("  overlap_com: true") + 1
+        assert (one["rule"], one["line"], one["column"]) == ("ZP108", line, 3)
+
+    def test_nothing_is_mended_in_yaml(self, zeroplan, file):
+        text = json.dumps({**OWN, "zero_optimization": {"stage": 2, "overlap_com": True}})
+        name = file("d.yaml", text)
+        assert zeroplan("check", name, "--fix").code == 1
+        with open(name, encoding="utf-8") as kept:
+            assert kept.read() == text
+
+
+class TestBlock:
+    """A ds_config under `deepspeed` beside keys that are not the Trainer's."""
+
+    def test_it_is_checked_as_deepspeed_reads_it_and_that_is_said(self, zeroplan, file):
+        """What the Trainer would fill stops DeepSpeed itself."""
+        ran = zeroplan("check", file("sat.yaml", as_yaml({"args": {"mode": "sft"}, "deepspeed": OWN})))
+        assert ran.code == 0
+        assert "sat.yaml: a ds_config under deepspeed:, beside keys of another framework, checked as DeepSpeed" in ran.out
+
+    def test_another_frameworks_own_section_is_none(self, zeroplan, file):
+        for section in ({"enable_deepspeed": True, "zero_stage": "ZERO_2"}, {"value": None}):
+            ran = zeroplan("check", file("other.yaml", as_yaml({"model": {"name": "x"}, "deepspeed": section})))
+            assert ran.code == 2
+            assert ran.err.startswith(f"zeroplan: other.yaml:3:1: found deepspeed: with '{next(iter(section))}'")
+            assert ran.err.count("\n") == 1
+
+
+class TestArguments:
+    @pytest.mark.parametrize("name", ["arguments.json", "arguments.yaml"])
+    def test_known_by_their_other_keys(self, zeroplan, file, name):
+        """As JSON they had nine findings, each key one that DeepSpeed does not know."""
+        file("ds.json", AUTO)
+        stated = {**ARGUMENTS, "deepspeed": "ds.json"}
+        ran = zeroplan("check", file(name, stated if name.endswith("json") else as_yaml(stated)), "--format", "json")
+        assert (ran.code, ran.json["findings"]) == (0, [])
+
+    def test_what_contradicts_them_is_found(self, zeroplan, file):
+        file("ds.json", {**AUTO, "train_micro_batch_size_per_gpu": 4})
+        ran = zeroplan("check", file("arguments.json", {**ARGUMENTS, "deepspeed": "ds.json"}), "--format", "json")
+        assert ran.code == 1
+        assert ran.json["findings"][0]["file"] == "ds.json"
+
+    def test_no_defaults_of_theirs_stand_in_another_file(self, zeroplan, file):
+        """`deepspeed: NAME` alone says nothing of batches: 4 contradicts no per_device_train_batch_size of 8."""
+        file("ds.json", {**OWN, "train_micro_batch_size_per_gpu": 4})
+        ran = zeroplan("check", file("run.yaml", "trainer: {x: 1}\ndeepspeed: ds.json\n"), "--format", "json")
+        assert (ran.code, ran.json["findings"]) == (0, [])
+
+    def test_an_empty_one_is_said_to_be_empty(self, zeroplan, file):
+        ran = zeroplan("check", file("run.yaml", "output_dir: x\ndeepspeed:\nnum_train_epochs: 1\n"))
+        assert ran.code == 2
+        assert ran.err.startswith("zeroplan: run.yaml:2:1: found deepspeed: null")
+
+
+def test_keys_of_something_else_are_named(zeroplan, file):
+    ran = zeroplan("check", file("a.yaml", "a: 1\nb: 2\nc: 3\nd: 4\n"))
+    assert ran.code == 2
+    assert "found keys of something else ('a', 'b', 'c', ...)" in ran.err
+
+
+def test_a_folder_has_all_of_them(zeroplan, file):
+    for name, content in {
+        "a.yaml": as_yaml(OWN), "b.yaml": as_yaml({"args": {"x": 1}, "deepspeed": OWN}), "c.json": OWN,
+        "d.yaml": as_yaml({"model": 1, "deepspeed": {"enable_deepspeed": True}}), "e.yaml": "a: 1\n",
+        "f.json": {**ARGUMENTS, "deepspeed": "c.json"},
+    }.items():  # fmt: skip
+        file(name, content)
+    ran = zeroplan("check", ".")
+    assert ran.code == 0
+    assert ran.out.endswith("nothing found in 4 files\n")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [OWN, {"args": {"mode": "sft"}, "deepspeed": OWN}, {**ARGUMENTS, "deepspeed": OWN},
+     {"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "mixed_precision": "bf16",
+      "deepspeed_config": {"zero_stage": 2, "gradient_accumulation_steps": 1}}],
+)  # fmt: skip
+def test_estimate_and_diff_read_what_check_reads(zeroplan, file, content):
+    file("own.json", OWN)
+    for name, text in (("a.yaml", as_yaml(content)), ("a.json", json.dumps(content))):
+        ran = zeroplan("estimate", "1.3B", "--gpus", "8", "--micro-batch", "1", "--config", file(name, text), "-q")
+        assert HELD in ran.out
+        assert zeroplan("diff", name, "own.json").code in (0, 1)

@@ -1,0 +1,115 @@
+"""What a file is, decided by what stands in it: its ending says nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from zeroplan.catalog.trainers.tools import TRAINER, tool_of
+from zeroplan.check.arguments import OWN, YAML
+from zeroplan.check.document import Document, ValueNode
+from zeroplan.check.json_reader import read_json
+from zeroplan.check.launch import is_launch
+from zeroplan.deepspeed.keys import children
+from zeroplan.deepspeed.names import COMMENTS
+from zeroplan.errors import SpecError, shown
+
+JSON = (".json", ".hjson")
+DEEPSPEED = "deepspeed"
+OWN_KEYS = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
+"""Nothing else has keys of these names."""
+SECTIONS = ("fp16", "bf16", "optimizer", "scheduler", "aio", "activation_checkpointing")
+MAPPING = re.compile(r"(?:\ufeff?\s*(?:#[^\n]*|---)?\n)*[A-Za-z_][\w-]*:(?:\s|$)")
+"""How YAML begins: with a key, behind comments."""
+SHOWN = 3
+"""Keys that say what a file is instead."""
+
+
+class Kind(Enum):
+    """What a JSON or YAML file is."""
+
+    CONFIG = "a ds_config"
+    BLOCK = "a ds_config under deepspeed:, beside keys of another framework"
+    ACCELERATE = "an Accelerate config"
+    ARGUMENTS = "TrainingArguments, or a training file of another tool"
+    OTHER = "none of these"
+
+
+def is_yaml(name: str, text: str) -> bool:
+    """Whether it is read as YAML: by its ending, and where that says nothing by its first line."""
+    if name.lower().endswith((*YAML, *JSON)):
+        return name.lower().endswith(YAML)
+    return MAPPING.match(text) is not None
+
+
+def kind_of(document: Document) -> Kind:
+    """What a file of these keys is."""
+    config = document.config
+    names = config.keys()
+    if is_launch(document):
+        return Kind.ACCELERATE
+    if tool_of(names) is not None:
+        return Kind.ARGUMENTS
+    if is_config(config):
+        return Kind.CONFIG
+    stated = config.get(DEEPSPEED)
+    if isinstance(stated, dict) and not is_config(stated) and not _may_be_config(stated):
+        return Kind.OTHER
+    if DEEPSPEED in names and (names & OWN or not isinstance(stated, dict)):
+        return Kind.ARGUMENTS
+    return Kind.BLOCK if isinstance(stated, dict) else Kind.OTHER
+
+
+def is_config(config: Mapping[str, Any]) -> bool:
+    """Whether these are keys of a ds_config: one that only DeepSpeed has, or a section of its beside another key of its
+    top level.
+    """
+    known = {key.name for key in children() if key.name in config}
+    sections = any(isinstance(config.get(section), dict) for section in SECTIONS)
+    return bool(OWN_KEYS & known) or (sections and len(known) > 1)
+
+
+def _may_be_config(section: Mapping[str, Any]) -> bool:
+    """Whether all keys of a `deepspeed` section are DeepSpeed's."""
+    known = {name for key in children() for name in (key.name, *key.aliases)}
+    stated = [name for name in section if not name.startswith(COMMENTS)]
+    return bool(stated) and known.issuperset(stated)
+
+
+def block(document: Document) -> Document:
+    """The ds_config under `deepspeed`, each key at its place in the file."""
+    member = document.members[DEEPSPEED,]
+    return Document(document.name, document.text, ValueNode(member.start, member.end, members=member.node.members))
+
+
+def refuse(document: Document, expected: str) -> None:
+    """Raises `SpecError` that says what a file is that no command of ours reads as a config."""
+    config = document.config
+    if isinstance(section := config.get(DEEPSPEED), dict):
+        line, column = document.place(document.members[DEEPSPEED,].start)
+        found = f"deepspeed: with {_some(section)}, which are no keys of a ds_config"
+        raise SpecError(f"{document.name}:{line}:{column}", found, expected)
+    if names := config.keys() & OWN:
+        found = f"{TRAINER} that name no DeepSpeed config ({_some(names)})"
+        raise SpecError(
+            document.name, found, "deepspeed: and the name of one",
+            f"zeroplan check ds_config.json --trainer-args {document.name}",
+        )  # fmt: skip
+    raise SpecError(document.name, f"keys of something else ({_some(config)})", expected)
+
+
+def _some(names: Mapping[str, Any] | set[str]) -> str:
+    several = list(names) if isinstance(names, Mapping) else sorted(names)
+    more = ["..."] if len(several) > SHOWN else []
+    return ", ".join([*map(shown, several[:SHOWN]), *more])
+
+
+def read_document(name: str, text: str, expected: str) -> Document:
+    """A JSON, hjson or YAML file. Raises `SpecError` for YAML that is none, `NotReadableError` for such JSON."""
+    if not is_yaml(name, text):
+        return read_json(name, text)
+    from zeroplan.check.yaml_reader import read_yaml  # where there is such a file
+
+    return read_yaml(name, text, expected)
