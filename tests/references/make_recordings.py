@@ -2,6 +2,7 @@
 
 python -m tests.references.make_recordings [NAME ...]                 records these anew, or all
 python -m tests.references.make_recordings --into FOLDER NAME ...     the same, as files of FOLDER alone
+python -m tests.references.make_recordings --into FOLDER --of sdpa bf16 NAME ...     of one attention and precision
 python -m tests.references.make_recordings --add FOLDER REPOSITORY SOURCE [IMAGES HEIGHT WIDTH]
 
 A preset NAME.json states config.json, where it is from and what images each sequence has; the recording, the number of
@@ -32,18 +33,20 @@ NOT_THE_MODEL = ("auto_map", "transformers_version", "_name_or_path", "quantizat
 """Of a config.json."""
 
 
-def recorded(content: dict[str, Any], name: str) -> Recording:
+def recorded(
+    content: dict[str, Any], name: str, attention: str | None = None, precision: str | None = None
+) -> Recording:  # fmt: skip
     images = Images(**content["images"]) if content["images"] else None
     has_sdpa = class_of(config_of(content["config"], name), name)._supports_sdpa
-    attention = "sdpa" if images and has_sdpa else None
+    attention = "sdpa" if images and has_sdpa else attention
     return recording(
         content["config"], name=name, place=f"preset {name}", images=images, attention=attention,
-        watch=lambda what: print(name, what, flush=True),
+        precision=precision, watch=lambda what: print(name, what, flush=True),
     )  # fmt: skip
 
 
-def into(folder: Path, name: str) -> None:
-    made = recorded(json.loads((FOLDER / f"{name}.json").read_text()), name)
+def into(folder: Path, name: str, way: list[str]) -> None:
+    made = recorded(json.loads((FOLDER / f"{name}.json").read_text()), name, *way)
     (folder / presets.recording_of(name).name).write_bytes(packed(made))
 
 
@@ -84,8 +87,9 @@ def main(words: list[str]) -> None:
         os.execve(sys.executable, again, {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606
     warnings.simplefilter("ignore")
     if words[:1] == ["--into"]:
-        for name in words[2:]:
-            into(Path(words[1]), name)
+        way = words[3:5] if words[2] == "--of" else []
+        for name in words[2 + len(way) + bool(way) :]:
+            into(Path(words[1]), name, way)
         return
     if words[:1] == ["--add"]:
         add(Path(words[1]), words[2], words[3], words[4:])
