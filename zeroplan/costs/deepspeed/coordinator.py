@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.events import GatheredTimeline, MicroStep
 from zeroplan.costs.deepspeed.gathered_storages import (
@@ -75,15 +75,6 @@ class Coordinator(GatheredStorages):
         self.captured: set[int] = set()
         """Packed weights of which a node of forward holds what is gathered now, whenever that is released."""
         self.step = 0
-
-    @property
-    def state(self) -> tuple[Any, ...]:
-        """What a micro-step starts from: those that start alike are the same."""
-        return (
-            self.available.copy(), self.storage.copy(), self.buffers.copy(), self.lies_in.copy(), self.views.copy(),
-            self.joined_low_precision.copy(), self.kept.copy(), self.secondary.copy(), self.copied, self.gathered,
-            self.swapper.here.copy(), self.swapper.free,
-        )  # fmt: skip
 
     def gather_persistent(self) -> None:
         """After the optimizer's step: everything partitioned, then each persistent tensor gathered by itself."""

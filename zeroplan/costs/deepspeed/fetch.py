@@ -291,12 +291,8 @@ def _replayed(job: Job, settings: Settings) -> MicroSteps:
     else:
         recorded, recording = _recorded(job)
         coordinator, before = recorded.under(settings), [recording]
-    for _micro in range(settings.grad_accum - 1):
-        started = coordinator.state
-        before.append(coordinator.micro_step())
+    before += [coordinator.micro_step() for _micro in range(settings.grad_accum - 1)]
     coordinator.gather_persistent()
-    if not settings.second and coordinator.state == started:
-        return MicroSteps(tuple(before), before[-1], before[-1], coordinator.holds)
     if settings.swapped or settings.all_reduce or settings.low_precision:
         for _micro in range(settings.grad_accum):
             coordinator.micro_step()
