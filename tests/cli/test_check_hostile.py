@@ -262,7 +262,7 @@ def test_a_large_file_of_findings_for_others(check, tmp_path, name, form):
 @pytest.mark.parametrize(
     "text",
     ["".join(f"k{at}: 1e-4\n" for at in range(9_900)), "deepspeed_config:\n" + "".join(f"  zero_stag{at}: 1\n" for at in range(9_900)),
-     "deepspeed: {" + ", ".join(f"k{at}: {{}}" for at in range(9_900)) + "}\n"],
+     "deepspeed: {zero_optimization: {stage: 1}, " + ", ".join(f"k{at}: {{}}" for at in range(9_900)) + "}\n"],
     ids=["keys", "fields", "inside"],
 )  # fmt: skip
 def test_a_large_yaml_with_findings(check, tmp_path, text):

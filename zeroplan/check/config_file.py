@@ -12,7 +12,7 @@ from zeroplan.catalog.files import LARGEST_CONFIG, place_of, read_text
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, tool_of
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import NotReadableError, read_json
-from zeroplan.check.kind import DEEPSPEED, Kind, block, is_yaml, kind_of, read_document, refuse
+from zeroplan.check.kind import DEEPSPEED, Kind, block, is_script, is_yaml, kind_of, read_document, refuse
 from zeroplan.deepspeed.keys import key
 from zeroplan.deepspeed.keys.removed import REMOVED_KEYS
 from zeroplan.deepspeed.names import COMMENTS
@@ -44,6 +44,8 @@ def read_config_file(path: str) -> ConfigFile:
     """'-' is standard input. Raises `SpecError` for what is no object, or says a key twice."""
     text = read_text(path, EXPECTED, LARGEST_CONFIG)
     place = place_of(path)
+    if is_script(path, text):
+        raise _of_script(place, text)
     document = read_document(place, text, IN_YAML) if is_yaml(path, text) else _read(place, text)
     kind = kind_of(document)
     if kind is Kind.ACCELERATE:
@@ -55,6 +57,14 @@ def read_config_file(path: str) -> ConfigFile:
     if kind is Kind.OTHER and (DEEPSPEED in document.config or is_yaml(path, text)):
         refuse(document, IN_YAML)
     return _config(document)
+
+
+def _of_script(place: str, text: str) -> SpecError:
+    """A script may start several runs, and is checked: what is counted is one config."""
+    from zeroplan.check.launcher import launches
+
+    named = [one.named.text for one in launches(place, text) if one.named and one.named.text]
+    return SpecError(place, "a shell script", IN_YAML, f"--config {named[0]}" if named else "")
 
 
 def _config(document: Document) -> ConfigFile:

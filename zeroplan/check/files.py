@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.check.arguments import OWN, YAML, Arguments
@@ -14,7 +15,7 @@ from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
 from zeroplan.check.document import Document, Member
 from zeroplan.check.finding import Finding, Hit, said
 from zeroplan.check.json_reader import NotReadableError, read_json
-from zeroplan.check.kind import DEEPSPEED, Kind, block, is_yaml, kind_of, read_document, refuse
+from zeroplan.check.kind import DEEPSPEED, Kind, block, is_script, is_yaml, kind_of, read_document, refuse
 from zeroplan.check.launch import FILE, SECTION, AccelerateConfig, as_yaml, field_of, inline
 from zeroplan.check.proposed import tried
 from zeroplan.check.rules import RULES
@@ -24,11 +25,15 @@ from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
 from zeroplan.deepspeed.read import refuse_models
 from zeroplan.errors import SpecError
 
+if TYPE_CHECKING:
+    from zeroplan.check.launcher import Launch
+
 Beside = Callable[[str], tuple[str, str] | None]
 """Name and text of a file that another names; None where it is not there."""
 Made = Callable[[Document, Setting, AccelerateConfig | None], Setting]
 """The setting of one config, which may follow from what it says."""
 EXPECTED = "a ds_config, an Accelerate config or TrainingArguments with a deepspeed in them"
+SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --config_file that is there"
 WORDS = (
     "base_model", "model", "model_name_or_path", "output_dir", "deepspeed", "deepspeed_config", "distributed_type",
     "compute_environment",
@@ -48,6 +53,8 @@ class CheckedFiles:
 
 def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """Raises `SpecError` for what is no config at all, and for what is another's file."""
+    if is_script(name, text):
+        return _started(name, text, setting, beside, made)
     if is_yaml(name, text):
         document = read_document(name, text, EXPECTED)
     elif (other := other_json(name, text)) is None:
@@ -56,6 +63,11 @@ def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Mad
         document = other
     checked = _of_kind(document, setting, beside, made)
     return replace(checked, findings=[_without_edits(one, name) for one in checked.findings])
+
+
+def is_other(name: str, text: str) -> bool:
+    """Whether it is anything but a ds_config that is JSON, which alone is mended."""
+    return is_script(name, text) or is_yaml(name, text) or other_json(name, text) is not None
 
 
 def other_json(name: str, text: str) -> Document | None:
@@ -68,6 +80,47 @@ def other_json(name: str, text: str) -> Document | None:
         return None
     kind = kind_of(document)
     return None if kind is Kind.CONFIG or (kind is Kind.OTHER and DEEPSPEED not in document.config) else document
+
+
+def _started(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+    """The configs that a script gives to the training runs that it starts, with what it states of each."""
+    from zeroplan.check.launcher import launches  # where there is such a file
+
+    checked, left_out = CheckedFiles(texts={name: text}), list[tuple[str, str]]()
+    for launch in launches(name, text):
+        word, where = launch.named, f"{name}:{launch.line}"
+        if word is None or word.text is None:
+            left_out.append((where, "a config whose name follows from what no line sets"))
+        elif (file := beside(word.text)) is None:
+            left_out.append((where, f"{said(word.text)}, which is not there"))
+        else:
+            inner = _given(launch, file, setting, beside, made)
+            checked.findings += inner.findings
+            checked.texts |= inner.texts
+            ranks = f", on {launch.gpus} GPUs" if launch.gpus else ""
+            checked.notes.append(f"{where}: {file[0]}, given to {launch.launcher}{ranks}")
+            checked.notes += [f"{where}: --{each}, whose value no line sets: not compared" for each in launch.unknown]
+    if len(checked.texts) == 1:
+        place, found = left_out[0] if left_out else (name, "a script that gives no DeepSpeed config to a training run")
+        raise SpecError(place, found, SCRIPTS)
+    checked.notes += [f"{place}: {found}: not looked at" for place, found in left_out]
+    return checked
+
+
+def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+    """The findings of a config, or of Accelerate's, that one run is given."""
+    setting = replace(setting, gpus=setting.gpus or launch.gpus)
+    if launch.config is None:
+        return check_file(*file, setting, beside, made)
+    checked = CheckedFiles()
+    if launch.arguments is not None:
+        setting = replace(setting, reader=TRAINER, arguments=launch.arguments)
+        checked.findings += check_arguments(launch.arguments)
+    elif launch.reader == DEEPSPEED or launch.unknown:
+        setting = replace(setting, reader=TRAINER if launch.unknown else DEEPSPEED, reader_is_known=True)
+    findings, checked.texts[file[0]] = _reached(*file, setting, made)
+    checked.findings += findings
+    return checked
 
 
 def _of_kind(document: Document, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:

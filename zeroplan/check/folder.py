@@ -10,11 +10,11 @@ from zeroplan.catalog.files import LARGEST_CONFIG, read_text
 from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.check.arguments import YAML
 from zeroplan.check.json_reader import NotReadableError
-from zeroplan.check.kind import DEEPSPEED, JSON, OWN_KEYS, Kind, kind_of, read_document
+from zeroplan.check.kind import DEEPSPEED, JSON, OWN_KEYS, SCRIPT, Kind, kind_of, read_document
 from zeroplan.check.launch import AccelerateConfig
 from zeroplan.errors import SpecError, ZeroplanError, shown
 
-ENDINGS = (*JSON, *YAML)
+ENDINGS = (*JSON, *YAML, *SCRIPT)
 NAMED = re.compile(r"(?:^|[^a-z])(?:ds|deepspeed|zero[0-3]?)(?:[^a-z]|conf|$)")
 """How people name them: ds_config.json, deepspeed.json, zero3_offload.json, my-ds-config.json."""
 EXPECTED = "a ds_config.json"
@@ -56,15 +56,18 @@ def _stop(error: OSError) -> None:
 
 
 def looks_like_config(path: str) -> bool:
-    """By its name, where it is JSON; else by what stands in it: that it is a ds_config, has one or names one. What is
-    not to be read as an object, and is not named like one, is no config.
-    """
-    by_name = not path.lower().endswith(YAML)
-    if by_name and NAMED.search(os.path.basename(path).lower()):
-        return True
+    """By its name, where it is JSON; else by what stands in it: that it is a ds_config, has one or names one."""
+    if path.lower().endswith(SCRIPT):
+        return _starts_with_config(path)
+    is_named = not path.lower().endswith(YAML) and NAMED.search(os.path.basename(path).lower())
+    return bool(is_named) or _has_config(path)
+
+
+def _has_config(path: str) -> bool:
+    """What is not to be read as an object is no config."""
     try:
         text = read_text(path, EXPECTED, LARGEST_CONFIG)
-        if not by_name and not any(word in text for word in (DEEPSPEED, *OWN_KEYS)):
+        if path.lower().endswith(YAML) and not any(word in text for word in (DEEPSPEED, *OWN_KEYS)):
             return False
         document = read_document(path, text, EXPECTED)
     except (ZeroplanError, NotReadableError):
@@ -77,3 +80,18 @@ def looks_like_config(path: str) -> bool:
         is_file = isinstance(stated, str) and (stated.endswith(JSON) or tool_of(document.config) is not None)
         return is_file or isinstance(stated, dict)
     return kind is not Kind.OTHER
+
+
+def _starts_with_config(path: str) -> bool:
+    """Whether a script gives a training run a config that is there, seen from it or from here."""
+    try:
+        text = read_text(path, EXPECTED, LARGEST_CONFIG)
+    except ZeroplanError:
+        return False
+    if not any(word in text for word in (DEEPSPEED, "--config_file")):
+        return False
+    from zeroplan.check.launcher import launches  # where there is such a file
+
+    names = [one.named.text for one in launches(path, text) if one.named and one.named.text]
+    around = os.path.dirname(path)
+    return any(os.path.isfile(place) for name in names for place in (os.path.join(around, name), name))

@@ -16,7 +16,7 @@ from zeroplan.deepspeed.keys import children
 from zeroplan.deepspeed.names import COMMENTS
 from zeroplan.errors import SpecError, shown
 
-JSON = (".json", ".hjson")
+JSON, SCRIPT = (".json", ".hjson"), (".sh", ".bash", ".zsh", ".sbatch", ".slurm")
 DEEPSPEED = "deepspeed"
 OWN_KEYS = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
 """Nothing else has keys of these names."""
@@ -35,6 +35,12 @@ class Kind(Enum):
     ACCELERATE = "an Accelerate config"
     ARGUMENTS = "TrainingArguments, or a training file of another tool"
     OTHER = "none of these"
+
+
+def is_script(name: str, text: str) -> bool:
+    """Whether a shell runs it."""
+    first = text[: text.find("\n")] if text.startswith("#!") else ""
+    return name.lower().endswith(SCRIPT) or first.rstrip().endswith("sh")
 
 
 def is_yaml(name: str, text: str) -> bool:

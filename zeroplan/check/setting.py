@@ -33,6 +33,8 @@ class Setting:
     """What the script builds, by the names that `--optimizer` takes; None: unknown."""
     planned: Planned | None = None
     """The model, card and host of the run; None: nothing was said of any."""
+    reader_is_known: bool = False
+    """By the script that names the config: it is not guessed from what that says."""
 
     @property
     def fills(self) -> bool:

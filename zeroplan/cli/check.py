@@ -13,10 +13,9 @@ import click
 from zeroplan.catalog.files import LARGEST_CONFIG, STANDARD_INPUT, read_text
 from zeroplan.check.arguments import read_arguments
 from zeroplan.check.chosen import RuleSelection, names
-from zeroplan.check.files import CheckedFiles, check_arguments, check_file, findings_of, other_json
+from zeroplan.check.files import CheckedFiles, check_arguments, check_file, findings_of, is_other
 from zeroplan.check.finding import Finding
 from zeroplan.check.folder import configs
-from zeroplan.check.kind import is_yaml
 from zeroplan.check.mended import mended
 from zeroplan.check.proposed import without_edits
 from zeroplan.check.rules import RULES
@@ -82,7 +81,7 @@ def _looked_at(
     """
     name = STANDARD_INPUT if path == "-" else path
     text = read_text(path, "a ds_config.json", LARGEST_CONFIG)
-    if (command.fix or command.diff) and not is_yaml(name, text) and other_json(name, text) is None:
+    if (command.fix or command.diff) and not is_other(name, text):
         result = mended(text, partial(_of_json, inputs, name), chosen.kept)
         return check_fix.Changed(name, text, result.text, result.done, without_edits(result.left))
     checked = _checked(path, name, text, inputs, jobs)

@@ -56,8 +56,8 @@ FRONT: tuple[tuple[str, Rows], ...] = (
 ARGUMENTS = {
     "model": "A config.json, its folder, a preset or org/name.",
     "word": "A size (7B), or what --model takes. Of matrix: or several, 7B,13B.",
-    "files": "ds_config.json, or a folder of them; YAML of accelerate launch, or of TrainingArguments that name one; "
-    "- is standard input.",
+    "files": "ds_config.json, a folder, a launch script, YAML of accelerate launch or of TrainingArguments that name "
+    "one; - is standard input.",
     "first": "A ds_config.json.",
     "second": "Another; - is standard input.",
     "term": "A line, formula, ds_config key or rule of check; also MFU, needed or activations.",

@@ -120,12 +120,10 @@ def setting_of(
     inputs: CheckInputs, document: Document, setting: Setting, launch: AccelerateConfig | None = None
 ) -> Setting:
     """The setting of one config: its reader, guessed where nothing says it, and its job with model and cluster."""
-    if inputs.reader is None and launch is None and setting.arguments is None:
-        setting = replace(setting, reader=guessed(document.config))
-    elif inputs.reader is not None:
+    if inputs.reader is not None:
         setting = replace(setting, reader=inputs.reader)
-    elif launch is None:
-        setting = replace(setting, reader="hf")
+    elif launch is None and not setting.reader_is_known:
+        setting = replace(setting, reader="hf" if setting.arguments is not None else guessed(document.config))
     hindrance = ""
     if inputs.model is None and setting.arguments is not None:
         inputs, hindrance = _with_named(inputs, setting.arguments)

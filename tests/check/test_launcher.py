@@ -1,0 +1,169 @@
+"""Launch scripts: words as bash itself hands them on, and what a config is checked with that a run is given."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from zeroplan.check.launcher import launches
+from zeroplan.check.shell import commands
+
+BASH = shutil.which("bash")
+SAID = f"""#!{sys.executable}
+import json, os, sys
+print(json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:]]))
+"""
+SCRIPTS = {
+    "continued lines": "torchrun --nproc_per_node 8 \\\n  train.py --deepspeed ds.json\n",
+    "quotes": "deepspeed t.py 'a b' \"c d\" e' 'f g\\ h '$X' \"\\\"q\\\"\"\n",
+    "variables": 'A=1\nexport B="two words"\ndeepspeed t.py $A "$B" $B ${A}x ${C:-usual} "${A}/${B}" \'$A\'\n',
+    "lists": "ARGS=(\n  --bf16 True  # why\n  --name 'x y'\n)\ntorchrun t.py ${ARGS[@]} end\n",
+    "a list in quotes": 'ARGS=(--name "x y")\ntorchrun t.py "${ARGS[@]}"\n',
+    "words in a variable": 'DIST="--nnodes 2 --nproc_per_node 8"\ntorchrun $DIST t.py\n',
+    "several commands": "A=2; deepspeed a.py && deepspeed b.py $A || true\nif true; then deepspeed c.py; fi\n",
+    "comments": "# deepspeed no.py 'open quote\ndeepspeed t.py #no\ndeepspeed u.py a#b\n",
+    "a text of its own": "cat > /dev/null <<EOT\ndeepspeed no.py 'x\nEOT\ndeepspeed t.py\n",
+    "a variable of variables": 'OUT=runs/a\nLOG="$OUT/log"\ndeepspeed t.py --log $LOG\n',
+    "a value with an equals sign": "deepspeed t.py --deepspeed=ds.json A=b\n",
+}
+
+
+@pytest.mark.skipif(BASH is None, reason="needs bash")
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_words_are_those_of_bash(name, tmp_path):
+    """The launchers are scripts that print what they are given."""
+    for launcher in ("deepspeed", "torchrun"):
+        (tmp_path / launcher).write_text(SAID)
+        (tmp_path / launcher).chmod(0o755)
+    (tmp_path / "run.sh").write_text(SCRIPTS[name])
+    around = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    ran = subprocess.run([BASH, str(tmp_path / "run.sh")], env=around, capture_output=True, text=True, check=True)
+    given = [json.loads(line) for line in ran.stdout.splitlines()]
+    ours = ([word.text for word in words] for words in commands(SCRIPTS[name]))
+    assert [words for words in ours if words[0] in ("deepspeed", "torchrun")] == given
+
+
+@pytest.mark.parametrize("word", ["$1", "$(date)", "`date`", "${NOWHERE}", "x$HOME/y", '"$(cat a)"', "${A:?no}"])
+def test_what_a_script_does_not_set_is_not_known(word):
+    ((_deepspeed, *_rest, last),) = commands(f"deepspeed t.py {word}")
+    assert last.text is None
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [
+        ("deepspeed --num_gpus 4 t.py --deepspeed ds.json", 4),
+        ("deepspeed --num_nodes=2 --num_gpus=4 t.py --deepspeed ds.json", 8),
+        ("torchrun --nproc-per-node=8 --nnodes=4 t.py --deepspeed ds.json", 32),
+        ("python -m torch.distributed.run --nproc_per_node 2 t.py --deepspeed ds.json", 2),
+        ("accelerate launch --num_processes 16 --config_file a.yaml t.py", 16),
+        ("torchrun --nproc_per_node gpu t.py --deepspeed ds.json", None),
+        ("deepspeed t.py --deepspeed ds.json", None),
+        ("#SBATCH --nodes=4\n#SBATCH --gpus-per-node=8\nsrun python t.py --deepspeed ds.json", 32),
+        ("#SBATCH -N 2\n#SBATCH --gres=gpu:a100:4\nsrun python t.py --deepspeed ds.json", 8),
+        ("#SBATCH --nodes=3\nsrun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 t.py --deepspeed ds.json", 24),
+        ("G=8\nN=2\ntorchrun --nnodes $N --nproc_per_node ${G} t.py --deepspeed ds.json", 16),
+    ],
+)
+def test_ranks(text, gpus):
+    (one,) = launches("run.sh", text)
+    assert one.gpus == gpus
+
+
+AUTO = {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}
+OWN = {**AUTO, "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}}
+TRAINER = "torchrun --nproc_per_node 8 t.py --output_dir out --bf16 True --per_device_train_batch_size 2"
+
+
+@pytest.fixture
+def check(zeroplan, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(script, config=OWN, name="run.sh"):
+        (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+        (tmp_path / name).write_text(script, encoding="utf-8")
+        return zeroplan("check", name, "--format", "json")
+
+    return run
+
+
+def rules(ran):
+    return {one["rule"] for one in ran.json["findings"]}
+
+
+def test_the_trainer_fills_what_its_arguments_say(check):
+    assert rules(check(f"{TRAINER} --deepspeed ds.json\n", AUTO)) == set()
+
+
+def test_deepspeeds_own_option_is_read_by_deepspeed(check):
+    """deepspeed.add_config_arguments: nobody fills an auto."""
+    assert "ZP207" in rules(check("deepspeed t.py --deepspeed --deepspeed_config ds.json\n", AUTO))
+
+
+def test_what_contradicts_an_argument_names_its_line(check):
+    """The Trainer compares train_micro_batch_size_per_gpu with per_device_train_batch_size (fill_match)."""
+    ran = check(f"#!/bin/bash\n{TRAINER} \\\n  --deepspeed ds.json\n")
+    (one,) = [one for one in ran.json["findings"] if one["path"] == "train_micro_batch_size_per_gpu"]
+    assert one["file"] == "ds.json"
+    assert "run.sh:2" in one["message"]
+
+
+def test_ranks_decide_the_batch(check):
+    """16 is 2 on each of 8, and no number of whole micro-batches of 2 on each of 3."""
+    config = {**OWN, "train_micro_batch_size_per_gpu": 2, "train_batch_size": 16}
+    for ranks, found in (("8", False), ("3", True)):
+        ran = check(f"deepspeed --num_gpus {ranks} t.py --deepspeed --deepspeed_config ds.json\n", config)
+        assert any(rule.startswith("ZP20") for rule in rules(ran)) == found
+
+
+def test_an_argument_that_is_not_known_is_not_compared(check, zeroplan):
+    script = f"{TRAINER} --deepspeed ds.json\n".replace("size 2", "size $1")
+    assert rules(check(script)) == set()
+    assert "run.sh:1: --per_device_train_batch_size, whose value no line sets: not compared" in zeroplan("check", "run.sh").out
+
+
+def test_what_is_looked_at_is_said(check, zeroplan):
+    check(f"{TRAINER} --deepspeed ds.json\n", AUTO)
+    assert "run.sh:1: ds.json, given to torchrun, on 8 GPUs\n" in zeroplan("check", "run.sh").out
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("deepspeed t.py --deepspeed no.json\n", 'run.sh:1: found "no.json", which is not there'),
+        ("x=1\ndeepspeed t.py --deepspeed $1\n", "run.sh:2: found a config whose name follows from what no line sets"),
+        ("#!/bin/bash\necho hi\n", "run.sh: found a script that gives no DeepSpeed config to a training run"),
+    ],
+)
+def test_a_script_without_one_is_refused(zeroplan, tmp_path, monkeypatch, script, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.sh").write_text(script, encoding="utf-8")
+    ran = zeroplan("check", "run.sh")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert said in ran.err
+
+
+def test_accelerates_file_is_checked_with_the_config_that_it_names(check, tmp_path):
+    text = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    (tmp_path / "a.yaml").write_text(text, encoding="utf-8")
+    broken = {**AUTO, "zero_optimization": {"stage": 2, "overlap_com": True}}
+    assert "ZP108" in rules(check("accelerate launch --config_file a.yaml t.py\n", broken))
+
+
+def test_a_folder_has_scripts_whose_config_is_there(check, zeroplan, tmp_path):
+    check(f"{TRAINER} --deepspeed ds.json\n", AUTO)
+    (tmp_path / "other.sh").write_text("deepspeed t.py --deepspeed nowhere.json\n", encoding="utf-8")
+    ran = zeroplan("check", ".")
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "nothing found in 2 files")
+
+
+def test_estimate_asks_for_the_config_itself(check, zeroplan):
+    check(f"{TRAINER} --deepspeed ds.json\n")
+    ran = zeroplan("estimate", "1.3B", "--gpus", "8", "--config", "run.sh")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "run.sh: found a shell script" in ran.err
+    assert "write --config ds.json" in ran.err

@@ -1,0 +1,174 @@
+"""What a script gives to `deepspeed`, `accelerate launch`, `torchrun` and `srun`: the config, the ranks, the Trainer's
+arguments, each with its place.
+
+Options as deepspeed 0.19.8 (launcher/runner.py), accelerate 1.15 (commands/launch.py), torch 2.14
+(distributed/run.py) and Slurm's sbatch have them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from zeroplan.check.arguments import DEFAULTS, OWN, Arguments
+from zeroplan.check.document import Document, Member, ValueNode
+from zeroplan.check.shell import Word, commands
+
+LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3")
+MODULES = {
+    "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
+    "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed",
+}  # fmt: skip
+SLURM = re.compile(r"^[ \t]*#SBATCH[ \t]+(-{1,2}[\w-]+)(?:[= \t]+|(?<=-[A-Za-z]))(\S+)", re.MULTILINE)
+NODES, PER_NODE = ("--nodes", "-N"), ("--gpus-per-node", "--gpus_per_node", "--gres", "--gpus-per-task")
+SET_BY_SLURM = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")
+SET_PER_NODE = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
+CONFIG = {"--deepspeed": "hf", "--deepspeed_config": "deepspeed"}
+"""Options of a training script that name a ds_config, and who reads it: the Trainer's, and DeepSpeed's own
+(deepspeed.add_config_arguments).
+"""
+NUMBERS = {
+    "deepspeed": ("--num_nodes", "--num_gpus"), "torchrun": ("--nnodes", "--nproc_per_node"),
+}  # fmt: skip
+
+
+class Launch(NamedTuple):
+    """One training run that a script starts."""
+
+    launcher: str
+    line: int
+    config: Word | None
+    """The ds_config that it names."""
+    reader: str
+    """Who reads that."""
+    accelerate: Word | None
+    """The file of `accelerate launch --config_file`."""
+    gpus: int | None
+    """Ranks; None where that is not stated in full."""
+    arguments: Arguments | None
+    """The Trainer's, where some are stated and all that bear on a config are known."""
+    unknown: tuple[str, ...] = ()
+    """Arguments that bear on a config and whose values no line of the script sets."""
+
+    @property
+    def named(self) -> Word | None:
+        return self.config or self.accelerate
+
+
+def launches(name: str, text: str) -> list[Launch]:
+    """Those of a script that name a config."""
+    slurm: dict[str, str] = dict(SLURM.findall(text))
+    nodes = _first(slurm, NODES)
+    per_node = _last_number(_first(slurm, PER_NODE))
+    stated = dict.fromkeys(SET_BY_SLURM, nodes or "1") if slurm else {}
+    stated |= dict.fromkeys(SET_PER_NODE, per_node) if per_node else {}
+    allotted = _product(nodes or "1", per_node) if per_node else None
+    document = Document(name, text, ValueNode(0, len(text), members=[]))
+    every = (_launch(document, words, allotted) for words in commands(text, stated))
+    return [one for one in every if one and one.named]
+
+
+def _first(stated: dict[str, str], names: Sequence[str]) -> str | None:
+    return next((stated[name] for name in names if name in stated), None)
+
+
+def _last_number(value: str | None) -> str | None:
+    """Of gpu:a100:8 or 8."""
+    last = (value or "").rpartition(":")[2]
+    return last if last.isdigit() else None
+
+
+def _launch(document: Document, words: list[Word], allotted: int | None) -> Launch | None:
+    """None for a command that starts no training. `allotted`: ranks that Slurm gives."""
+    at = next((at for at, word in enumerate(words) if (word.text or "").rpartition("/")[2] in LAUNCHERS), None)
+    if at is None:
+        return None
+    launcher, rest = (words[at].text or "").rpartition("/")[2], words[at + 1 :]
+    if launcher in ("srun", "mpirun"):
+        inner = _launch(document, rest, allotted)
+        return inner and inner._replace(gpus=inner.gpus or allotted)
+    if launcher.startswith("python") and [word.text for word in rest[:1]] == ["-m"] and rest[1:]:
+        launcher, rest = MODULES.get(rest[1].text or "", launcher), rest[2:]
+    elif launcher == "accelerate":
+        if not rest or rest[0].text != "launch":
+            return None
+        rest = rest[1:]
+    script = next((place for place, word in enumerate(rest) if (word.text or "").endswith(".py")), None)
+    own, given = (rest, rest) if script is None else (rest[:script], rest[script + 1 :])
+    options, arguments = dict(_options(own)), list(_options(given))
+    config, reader = _config(arguments)
+    accelerate = options.get("--config_file") if launcher == "accelerate" else None
+    if launcher == "accelerate" and config is None:
+        config, reader = options.get("--deepspeed_config_file"), "accelerate"
+    stated, unknown = _arguments(document, arguments)
+    line = document.place(words[at].start).line
+    gpus = _ranks(launcher, options) or (allotted if launcher.startswith("python") or launcher == "deepspeed" else None)
+    return Launch(launcher, line, config, reader, accelerate, gpus, None if unknown else stated, unknown)
+
+
+def _options(words: Sequence[Word]) -> Iterator[tuple[str, Word]]:
+    """Each option with its value; one without a value has an empty one."""
+    for at, word in enumerate(words):
+        if word.text is None or not word.text.startswith("-"):
+            continue
+        name, equals, value = word.text.partition("=")
+        following = words[at + 1] if at + 1 < len(words) else None
+        if equals:
+            yield name, word._replace(text=value)
+        elif following is not None and not (following.text or "").startswith("--"):
+            yield name, following
+        else:
+            yield name, word._replace(text="")
+
+
+def _config(arguments: list[tuple[str, Word]]) -> tuple[Word | None, str]:
+    """DeepSpeed's own option first: beside it `--deepspeed` is a switch."""
+    for name in ("--deepspeed_config", "--deepspeed"):
+        for stated, word in arguments:
+            if stated == name and word.text != "":
+                return word, CONFIG[name]
+    return None, "deepspeed"
+
+
+def _ranks(launcher: str, options: dict[str, Word]) -> int | None:
+    if launcher == "accelerate":
+        word = options.get("--num_processes")
+        return _product("1", word.text) if word else None
+    if launcher not in NUMBERS:
+        return None
+    nodes, per_node = (options.get(name) or options.get(name.replace("_", "-")) for name in NUMBERS[launcher])
+    return _product(nodes.text if nodes else "1", per_node.text) if per_node else None
+
+
+def _product(nodes: str | None, per_node: str | None) -> int | None:
+    known = [number for number in (nodes, per_node) if number and number.isdigit() and len(number) < 8]
+    return int(known[0]) * int(known[1]) or None if len(known) == 2 else None
+
+
+def _arguments(document: Document, stated: list[tuple[str, Word]]) -> tuple[Arguments | None, tuple[str, ...]]:
+    """TrainingArguments of these options, each at its place in the script, and those that are not known."""
+    members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
+    bearing = [(name, word) for name, word in members if name in OWN or name in DEFAULTS or name == "deepspeed"]
+    unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
+    if not any(name in OWN for name, _word in bearing):
+        return None, ()
+    made = [
+        Member(name, word.start, word.end, ValueNode(word.start, word.end, scalar=_value(word.text or "")))
+        for name, word in bearing
+    ]
+    return Arguments(Document(document.name, document.text, ValueNode(0, len(document.text), members=made))), unknown
+
+
+def _value(text: str) -> Any:
+    """As transformers' parser has it: a switch alone is true."""
+    if text.lower() in ("", "true", "yes"):
+        return True
+    if text.lower() in ("false", "no"):
+        return False
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

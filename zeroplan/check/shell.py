@@ -1,0 +1,219 @@
+"""Commands of a shell script, each word with its place: enough of bash for scripts that start a training run.
+
+Variables that the script itself sets are put in; what else a shell would put in (an argument, a command's output, the
+environment) leaves a word unknown. Nothing runs, and of loops and conditions each command is seen once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+ENDS = frozenset("\n;&|()")
+"""Letters that end a command."""
+SEVERAL = re.compile(r"\$\{?(\w+)(\[[@*]\])?\}?")
+NAME = re.compile(r"\$(?:(\w+|[#?@*$!-])|\{([^{}]*)\})")
+USUAL = re.compile(r"(\w+):?-(.*)", re.DOTALL)
+ASSIGNED = re.compile(r"(?:export\s+|local\s+|declare\s+(?:-\w+\s+)?)?(\w+)=")
+HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
+MOST_WORDS, LONGEST = 50_000, 4_096
+"""Words of a script that are looked at, and letters of a variable's value: a longer one is not known."""
+
+
+class Word(NamedTuple):
+    """One word of a command, as the shell hands it on."""
+
+    text: str | None
+    """None where it is not known."""
+    start: int
+    end: int
+
+
+class Variables:
+    """What the script has set so far."""
+
+    def __init__(self, stated: dict[str, str]) -> None:
+        self.values: dict[str, list[Word]] = {name: [Word(value, 0, 0)] for name, value in stated.items()}
+
+    def put_in(self, text: str) -> str | None:
+        """A text with its variables; None where one of them is not known."""
+        parts: list[str] = []
+        at = 0
+        for match in NAME.finditer(text):
+            value = self._value(match[1] or match[2] or "")
+            if value is None:
+                return None
+            parts += [text[at : match.start()], value]
+            at = match.end()
+        whole = "".join([*parts, text[at:]])
+        return None if "$(" in text or "`" in text or len(whole) > LONGEST else whole
+
+    def _value(self, name: str) -> str | None:
+        usual = USUAL.fullmatch(name)
+        known = self.values.get(usual[1] if usual else name)
+        if known is not None and all(word.text is not None for word in known):
+            return " ".join(word.text or "" for word in known)
+        return self.put_in(usual[2]) if usual and known is None else None
+
+    def split(self, word: str) -> list[Word] | None:
+        """The words of a variable that is a word of its own; None where it is none, or is not known."""
+        match = SEVERAL.fullmatch(word)
+        return self.values.get(match[1]) if match else None
+
+
+def commands(text: str, stated: dict[str, str] | None = None) -> Iterator[list[Word]]:
+    """Each command that is no assignment. `stated`: variables that are set before."""
+    variables = Variables(stated or {})
+    words: list[Word] = []
+    count = 0
+    for raw in _raw_words(text):
+        if raw is None:
+            if words:
+                yield words
+            count, words = count + len(words), []
+            continue
+        if count + len(words) > MOST_WORDS:
+            return
+        start, end, quoted = raw
+        whole = text[start:end]
+        assigned = ASSIGNED.match(whole)
+        if assigned and not words:
+            _assign(variables, assigned[1], text, start + assigned.end(), end)
+        elif not quoted and (several := variables.split(whole)) is not None:
+            words += [each._replace(start=start, end=end) for each in _apart(several)]
+        elif whole.startswith('"') and (several := variables.split(whole[1:-1])) is not None and "[" in whole:
+            words += [each._replace(start=start, end=end) for each in several]
+        elif not words and whole in ("export", "local", "exec", "time", "nohup", "then", "do", "else", "if", "!"):
+            continue
+        else:
+            words.append(_word(variables, text, start, end))
+    if words:
+        yield words
+
+
+def _assign(variables: Variables, name: str, text: str, start: int, end: int) -> None:
+    """A value, or a list in brackets, which is set as words."""
+    if text[start : start + 1] == "(":
+        inner = list(_raw_words(text[start + 1 : end - 1], in_list=True))
+        several = [_word(variables, text, start + 1 + raw[0], start + 1 + raw[1]) for raw in inner if raw]
+        variables.values[name] = several[:LONGEST]
+        return
+    variables.values[name] = [_word(variables, text, start, end)]
+
+
+def _apart(words: list[Word]) -> Iterator[Word]:
+    """As the shell splits what is in no quotes."""
+    for word in words:
+        if word.text is None:
+            yield word
+        else:
+            yield from (word._replace(text=part) for part in word.text.split())
+
+
+def _word(variables: Variables, text: str, start: int, end: int) -> Word:
+    """Without quotes, and with variables put in but for single quotes."""
+    known: list[str] = []
+    at = start
+    while at < end:
+        letter = text[at]
+        if letter == "'":
+            close = text.find("'", at + 1, end)
+            close = end if close < 0 else close
+            known.append(text[at + 1 : close])
+            at = close + 1
+        elif letter == '"':
+            close = _closing(text, at, end)
+            put = variables.put_in(text[at + 1 : close].replace('\\"', '"').replace("\\\n", ""))
+            if put is None:
+                return Word(None, start, end)
+            known.append(put)
+            at = close + 1
+        elif letter == "\\":
+            known.append(text[at + 1 : at + 2])
+            at += 2
+        else:
+            stop = min([end, *(found for mark in "'\"\\" if (found := text.find(mark, at, end)) >= 0)])
+            put = variables.put_in(text[at:stop])
+            if put is None:
+                return Word(None, start, end)
+            known.append(put)
+            at = stop
+    return Word("".join(known), start, end)
+
+
+def _closing(text: str, at: int, end: int) -> int:
+    """Where a double quote ends."""
+    close = at + 1
+    while close < end and text[close] != '"':
+        close += 2 if text[close] == "\\" else 1
+    return min(close, end)
+
+
+def _raw_words(text: str, *, in_list: bool = False) -> Iterator[tuple[int, int, bool] | None]:
+    """Places of words, and whether a quote is in them; None where a command ends."""
+    at, length = 0, len(text)
+    while at < length:
+        letter = text[at]
+        if text.startswith("\\\n", at) or text.startswith("\\\r\n", at):
+            at = text.index("\n", at) + 1
+        elif letter in " \t\r" or (in_list and letter == "\n"):
+            at += 1
+        elif letter == "#":
+            end = text.find("\n", at)
+            at = length if end < 0 else end
+        elif (heredoc := HEREDOC.match(text, at)) is not None:
+            at = _behind_heredoc(text, heredoc)
+            yield None
+        elif letter in "<>":
+            at += 1
+        elif letter in ENDS:
+            at += 1
+            yield None
+        else:
+            start, quoted = at, False
+            at, quoted = _end_of_word(text, at)
+            at = max(at, start + 1)
+            yield start, at, quoted
+    yield None
+
+
+def _behind_heredoc(text: str, heredoc: re.Match[str]) -> int:
+    line = text.find("\n", heredoc.end())
+    close = re.compile(rf"^\s*{heredoc[2]}\s*$", re.MULTILINE).search(text, line + 1) if line >= 0 else None
+    return close.end() if close else len(text)
+
+
+def _end_of_word(text: str, at: int) -> tuple[int, bool]:
+    length, quoted = len(text), False
+    start = at
+    while at < length:
+        letter = text[at]
+        if letter == "'":
+            close = text.find("'", at + 1)
+            at, quoted = (length if close < 0 else close + 1), True
+        elif letter == '"':
+            at, quoted = min(length, _closing(text, at, length) + 1), True
+        elif text.startswith("\\\n", at) or letter in " \t\r<>":
+            break
+        elif letter == "\\":
+            at += 2
+        elif text.startswith("${", at) or letter == "`":
+            close = text.find("}" if letter == "$" else "`", at + 1)
+            at = length if close < 0 else close + 1
+        elif text.startswith("$(", at) or (letter == "(" and text[start:at].endswith("=")):
+            at = _behind_brackets(text, text.index("(", at))
+        elif letter in ENDS:
+            break
+        else:
+            at += 1
+    return min(at, length), quoted
+
+
+def _behind_brackets(text: str, at: int) -> int:
+    depth = 0
+    for place in range(at, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if depth == 0:
+            return place + 1
+    return len(text)
