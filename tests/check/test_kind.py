@@ -58,10 +58,15 @@ class TestBlock:
     """A ds_config under `deepspeed` beside keys that are not the Trainer's."""
 
     def test_it_is_checked_as_deepspeed_reads_it_and_that_is_said(self, zeroplan, file):
-        """What the Trainer would fill stops DeepSpeed itself."""
         ran = zeroplan("check", file("sat.yaml", as_yaml({"args": {"mode": "sft"}, "deepspeed": OWN})))
         assert ran.code == 0
-        assert "sat.yaml: a ds_config under deepspeed:, beside keys of another framework, checked as DeepSpeed" in ran.out
+        assert "sat.yaml: a ds_config under deepspeed:, checked as DeepSpeed itself reads it\n" in ran.out
+
+    def test_an_auto_in_it_stops_deepspeed(self, zeroplan, file):
+        """What the Trainer would fill nobody fills here; who fills it is said with --for."""
+        name = file("sat.yaml", as_yaml({"args": {"mode": "sft"}, "deepspeed": AUTO}))
+        assert "ZP207" in zeroplan("check", name).out
+        assert "ZP207" not in zeroplan("check", name, "--for", "hf").out
 
     def test_another_frameworks_own_section_is_none(self, zeroplan, file):
         for section in ({"enable_deepspeed": True, "zero_stage": "ZERO_2"}, {"value": None}):

@@ -98,7 +98,7 @@ def test_a_folder(zeroplan, tmp_path, monkeypatch):
     with open("a/binary.json", "wb") as stream:
         stream.write(b"\0\xff" * 9)
     ran = zeroplan("check", ".", "b/zero3.json", "--format", "json")
-    assert ran.json["files"] == ["a/deep.hjson", "a/zero3.json", "b/train.json", "b/zero3.json"]
+    assert ran.json["files"] == ["a/deep.hjson", "a/x.yaml", "a/zero3.json", "b/train.json", "b/zero3.json"]
     assert zeroplan("check", "a/folder.json").code == 2
     with open("a/ds_config.json", "wb") as stream:
         stream.write(b"\xff")

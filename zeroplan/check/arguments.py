@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,14 @@ OWN = frozenset({
     "gradient_checkpointing", "optim", "dataloader_num_workers",
 })  # fmt: skip
 """Names that hardly any other framework's file has at its top level."""
+SWITCHES = ("bf16", "fp16")
+"""On or off there, and sections of a ds_config."""
 YAML = (".yaml", ".yml")
+
+
+def has_own(config: Mapping[str, Any]) -> bool:
+    """Whether arguments of the Trainer stand among these keys."""
+    return bool(config.keys() & OWN) or any(isinstance(config.get(name), bool) for name in SWITCHES)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from zeroplan.catalog.trainers.tools import tool_of
-from zeroplan.check.arguments import OWN, YAML, Arguments
+from zeroplan.check.arguments import YAML, Arguments, has_own
 from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
 from zeroplan.check.document import Document, Member
 from zeroplan.check.finding import Finding, Hit, said
@@ -22,6 +22,7 @@ from zeroplan.check.rules import RULES
 from zeroplan.check.rules.launch import LAUNCH_CHECKS
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
+from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.deepspeed.read import refuse_models
 from zeroplan.errors import SpecError
 
@@ -116,8 +117,8 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
     if launch.arguments is not None:
         setting = replace(setting, reader=TRAINER, arguments=launch.arguments)
         checked.findings += check_arguments(launch.arguments)
-    elif launch.reader == DEEPSPEED or launch.unknown:
-        setting = replace(setting, reader=TRAINER if launch.unknown else DEEPSPEED, reader_is_known=True)
+    elif launch.reader == RAW or launch.unknown:
+        setting = replace(setting, reader=TRAINER if launch.unknown else RAW, reader_is_known=True)
     findings, checked.texts[file[0]] = _reached(*file, setting, made)
     checked.findings += findings
     return checked
@@ -134,8 +135,9 @@ def _of_kind(document: Document, setting: Setting, beside: Beside, made: Made) -
     if kind is Kind.OTHER:
         refuse(document, EXPECTED)
     config = block(document)
-    note = f"{document.name}: {Kind.BLOCK.value}, checked as DeepSpeed itself reads it"
-    return CheckedFiles(check(config, made(config, setting, None)), texts, [note])
+    setting = made(config, replace(setting, reader=RAW, reader_is_known=True), None)
+    by_deepspeed = ", checked as DeepSpeed itself reads it" if setting.reader == RAW else ""
+    return CheckedFiles(check(config, setting), texts, [f"{document.name}: {Kind.BLOCK.value}{by_deepspeed}"])
 
 
 def check_json(
@@ -226,7 +228,7 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
     if member is None or (member.node.members is None and member.node.scalar in (None, False, "")):
         raise _without_config(document, member)
     checked = CheckedFiles(texts={document.name: document.text})
-    if tool_of(document.config) is not None or document.config.keys() & OWN:
+    if tool_of(document.config) is not None or has_own(document.config):
         setting = replace(setting, reader=TRAINER, arguments=arguments)
         checked.findings += check_arguments(arguments)
     if member.node.members is not None:

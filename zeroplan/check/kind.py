@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from zeroplan.catalog.trainers.tools import TRAINER, tool_of
-from zeroplan.check.arguments import OWN, YAML
+from zeroplan.check.arguments import YAML, has_own
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import read_json
 from zeroplan.check.launch import is_launch
@@ -31,7 +31,7 @@ class Kind(Enum):
     """What a JSON or YAML file is."""
 
     CONFIG = "a ds_config"
-    BLOCK = "a ds_config under deepspeed:, beside keys of another framework"
+    BLOCK = "a ds_config under deepspeed:"
     ACCELERATE = "an Accelerate config"
     ARGUMENTS = "TrainingArguments, or a training file of another tool"
     OTHER = "none of these"
@@ -63,7 +63,7 @@ def kind_of(document: Document) -> Kind:
     stated = config.get(DEEPSPEED)
     if isinstance(stated, dict) and not is_config(stated) and not _may_be_config(stated):
         return Kind.OTHER
-    if DEEPSPEED in names and (names & OWN or not isinstance(stated, dict)):
+    if DEEPSPEED in names and (has_own(config) or not isinstance(stated, dict)):
         return Kind.ARGUMENTS
     return Kind.BLOCK if isinstance(stated, dict) else Kind.OTHER
 
@@ -97,8 +97,8 @@ def refuse(document: Document, expected: str) -> None:
         line, column = document.place(document.members[DEEPSPEED,].start)
         found = f"deepspeed: with {_some(section)}, which are no keys of a ds_config"
         raise SpecError(f"{document.name}:{line}:{column}", found, expected)
-    if names := config.keys() & OWN:
-        found = f"{TRAINER} that name no DeepSpeed config ({_some(names)})"
+    if has_own(config):
+        found = f"{TRAINER} that name no DeepSpeed config ({_some(config)})"
         raise SpecError(
             document.name, found, "deepspeed: and the name of one",
             f"zeroplan check ds_config.json --trainer-args {document.name}",
@@ -106,8 +106,8 @@ def refuse(document: Document, expected: str) -> None:
     raise SpecError(document.name, f"keys of something else ({_some(config)})", expected)
 
 
-def _some(names: Mapping[str, Any] | set[str]) -> str:
-    several = list(names) if isinstance(names, Mapping) else sorted(names)
+def _some(names: Mapping[str, Any]) -> str:
+    several = list(names)
     more = ["..."] if len(several) > SHOWN else []
     return ", ".join([*map(shown, several[:SHOWN]), *more])
 
