@@ -38,6 +38,7 @@ from torch.utils._pytree import tree_flatten  # noqa: E402
 from zeroplan.verify.inputs import Inputs  # noqa: E402
 from zeroplan.verify.recording.experiments import Experiments  # noqa: E402
 from zeroplan.verify.recording.growth import NotOneProgramError, grown  # noqa: E402
+from zeroplan.verify.recording.layers import identical_layers  # noqa: E402
 from zeroplan.verify.recording.model import recording as recorded  # noqa: E402
 from zeroplan.verify.recording.recorder import record  # noqa: E402
 from zeroplan.verify.recording.registered import registered  # noqa: E402
@@ -64,8 +65,8 @@ FAMILIES = {
 UNDESCRIBED = ("glm4_moe", "nemotron_h", "t5")
 
 
-def built(family):
-    config = transformers.CONFIG_MAPPING[family](**FAMILIES[family], use_cache=False)
+def built(family, **more):
+    config = transformers.CONFIG_MAPPING[family](**{**FAMILIES[family], **more}, use_cache=False)
     auto = transformers.AutoModelForSeq2SeqLM if family == "t5" else transformers.AutoModelForCausalLM
     with torch.device("meta"):
         model = auto.from_config(config, attn_implementation="eager", dtype=torch.bfloat16)
@@ -165,6 +166,16 @@ def test_bytes_are_torchs_at_other_sizes_and_with_frozen_weights(family):
             parameter.requires_grad_(name not in still)
         for point in ELSEWHERE:
             assert replayed(program, model, *point) == torchs(model, *point), (what, point)
+
+
+def test_layers_that_hand_a_bias_on_are_recorded_once():
+    """T5's first makes it, and each returns what it is given beside its own."""
+    model, point = built("t5", num_layers=4), (3, 48)
+    experiments = Experiments(ValuedStandIns())
+    alike = identical_layers(model, inputs(2, 32), experiments)
+    assert alike.keys() == {"encoder.block.2", "decoder.block.2", "decoder.block.3"}
+    folded, plain = (record(model, inputs(*point), experiments, known) for known in (alike, {}))
+    assert replayed(folded, model, *point) == replayed(plain, model, *point) == torchs(model, *point)
 
 
 WAYS = {"none": PLAIN, "full": Recomputing(1), "every 2": Recomputing(2), "reentrant": Recomputing(1, reentrant=True)}

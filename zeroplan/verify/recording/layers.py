@@ -14,20 +14,21 @@ from zeroplan.verify.recording.recorder import Recorder, recorded
 
 
 def identical_layers(model: torch.nn.Module, inputs: Inputs, experiments: Experiments) -> dict[str, Like]:
-    """Layers that run the program of one before them, by its path; each takes what the one before it gives, and what
-    all are given.
+    """Layers that run the program of one before them, by its path; each takes what the one before it gives, and beside
+    it nothing that such a layer makes.
     """
     _program, recorder = recorded(model, inputs, experiments, {})
     known: list[str] = []
     result: dict[str, Like] = {}
-    left_out: set[int] = set()  # tensors that are not made where the layer does not run
+    left_out: set[int] = set()  # tensors that are not made where a layer does not run
     for step in chained(recorder):
         like = next((each for each in known if recorder.programs.made[each] == recorder.programs.made[step.path]), None)
-        if like is None or not left_out.isdisjoint(step.given[1:]):
+        _first, *rest = dict.fromkeys(step.given)
+        if like is None or not left_out.isdisjoint(rest):
             known.append(step.path)
         else:
             result[step.path] = Like(like, step.result)
-            left_out |= step.made - {*step.returned[:1]}
+            left_out |= step.made
     return result
 
 
