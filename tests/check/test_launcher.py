@@ -28,6 +28,7 @@ SCRIPTS = {
     "comments": "# deepspeed no.py 'open quote\ndeepspeed t.py #no\ndeepspeed u.py a#b\n",
     "a text of its own": "cat > /dev/null <<EOT\ndeepspeed no.py 'x\nEOT\ndeepspeed t.py\n",
     "a variable of variables": 'OUT=runs/a\nLOG="$OUT/log"\ndeepspeed t.py --log $LOG\n',
+    "whole numbers": 'G=${G:-8}\nB=128\nA=$((B / 4 / G))\ndeepspeed t.py $A $((2+3*4-7%4)) x$((${G}*$B)) "$((7/2))"\n',
     "a value with an equals sign": "deepspeed t.py --deepspeed=ds.json A=b\n",
 }
 
@@ -47,7 +48,8 @@ def test_words_are_those_of_bash(name, tmp_path):
     assert [words for words in ours if words[0] in ("deepspeed", "torchrun")] == given
 
 
-@pytest.mark.parametrize("word", ["$1", "$(date)", "`date`", "${NOWHERE}", "x$HOME/y", '"$(cat a)"', "${A:?no}"])
+@pytest.mark.parametrize("word", ["$1", "$(date)", "`date`", "${NOWHERE}", "x$HOME/y", '"$(cat a)"', "${A:?no}",
+                                  "$((1/0))", "$((A+1))", "$((1<<2))", "$((1 2))", "$(($(date)))"])
 def test_what_a_script_does_not_set_is_not_known(word):
     ((_deepspeed, *_rest, last),) = commands(f"deepspeed t.py {word}")
     assert last.text is None
@@ -66,6 +68,7 @@ def test_what_a_script_does_not_set_is_not_known(word):
         ("#SBATCH --nodes=4\n#SBATCH --gpus-per-node=8\nsrun python t.py --deepspeed ds.json", 32),
         ("#SBATCH -N 2\n#SBATCH --gres=gpu:a100:4\nsrun python t.py --deepspeed ds.json", 8),
         ("#SBATCH --nodes=3\nsrun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 t.py --deepspeed ds.json", 24),
+        ("deepspeed --num_gpus ² t.py --deepspeed ds.json", None),
         ("G=8\nN=2\ntorchrun --nnodes $N --nproc_per_node ${G} t.py --deepspeed ds.json", 16),
     ],
 )

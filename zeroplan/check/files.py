@@ -98,7 +98,7 @@ def _started(name: str, text: str, setting: Setting, beside: Beside, made: Made)
             inner = _given(launch, file, setting, beside, made)
             checked.findings += inner.findings
             checked.texts |= inner.texts
-            ranks = f", on {launch.gpus} GPUs" if launch.gpus else ""
+            ranks = f", on {launch.gpus} GPU{'s' * (launch.gpus > 1)}" if launch.gpus else ""
             checked.notes.append(f"{where}: {file[0]}, given to {launch.launcher}{ranks}")
             checked.notes += [f"{where}: --{each}, whose value no line sets: not compared" for each in launch.unknown]
     if len(checked.texts) == 1:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from zeroplan.check.arguments import DEFAULTS, OWN, Arguments
 from zeroplan.check.document import Document, Member, ValueNode
-from zeroplan.check.shell import Word, commands
+from zeroplan.check.shell import Word, commands, is_number
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3")
 MODULES = {
@@ -76,7 +76,7 @@ def _first(stated: dict[str, str], names: Sequence[str]) -> str | None:
 def _last_number(value: str | None) -> str | None:
     """Of gpu:a100:8 or 8."""
     last = (value or "").rpartition(":")[2]
-    return last if last.isdigit() else None
+    return last if is_number(last) else None
 
 
 def _launch(document: Document, words: list[Word], allotted: int | None) -> Launch | None:
@@ -142,7 +142,7 @@ def _ranks(launcher: str, options: dict[str, Word]) -> int | None:
 
 
 def _product(nodes: str | None, per_node: str | None) -> int | None:
-    known = [number for number in (nodes, per_node) if number and number.isdigit() and len(number) < 8]
+    known = [number for number in (nodes, per_node) if number and is_number(number)]
     return int(known[0]) * int(known[1]) or None if len(known) == 2 else None
 
 

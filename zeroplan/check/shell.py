@@ -15,6 +15,9 @@ ENDS = frozenset("\n;&|()")
 SEVERAL = re.compile(r"\$\{?(\w+)(\[[@*]\])?\}?")
 NAME = re.compile(r"\$(?:(\w+|[#?@*$!-])|\{([^{}]*)\})")
 USUAL = re.compile(r"(\w+):?-(.*)", re.DOTALL)
+ARITHMETIC = re.compile(r"\$\(\(([^()]{1,200})\)\)")
+OPERANDS = re.compile(r"\s*(?:(\d{1,12})|\$?\{?([A-Za-z_]\w*)\}?|([*/%+-]))\s*")
+"""A number, a name or an operator of what bash works out."""
 ASSIGNED = re.compile(r"(?:export\s+|local\s+|declare\s+(?:-\w+\s+)?)?(\w+)=")
 HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 MOST_WORDS, LONGEST = 50_000, 4_096
@@ -38,6 +41,10 @@ class Variables:
 
     def put_in(self, text: str) -> str | None:
         """A text with its variables; None where one of them is not known."""
+        for match in [*ARITHMETIC.finditer(text)][::-1]:
+            if (number := self._worked_out(match[1])) is None:
+                return None
+            text = f"{text[: match.start()]}{number}{text[match.end() :]}"
         parts: list[str] = []
         at = 0
         for match in NAME.finditer(text):
@@ -48,6 +55,19 @@ class Variables:
             at = match.end()
         whole = "".join([*parts, text[at:]])
         return None if "$(" in text or "`" in text or len(whole) > LONGEST else whole
+
+    def _worked_out(self, text: str) -> int | None:
+        """Whole numbers and names of such, with * / % before + and -; None for anything else."""
+        words: list[int | str] = []
+        at = 0
+        while at < len(text):
+            match = OPERANDS.match(text, at)
+            value = match and (match[1] or match[3] or self._value(match[2]))
+            if not match or not value or not (match[3] or is_number(value)) or bool(match[3]) != len(words) % 2:
+                return None
+            words.append(value if match[3] else int(value))
+            at = match.end()
+        return _sum(words) if len(words) % 2 else None
 
     def _value(self, name: str) -> str | None:
         usual = USUAL.fullmatch(name)
@@ -60,6 +80,29 @@ class Variables:
         """The words of a variable that is a word of its own; None where it is none, or is not known."""
         match = SEVERAL.fullmatch(word)
         return self.values.get(match[1]) if match else None
+
+
+def _sum(words: list[int | str]) -> int | None:
+    """Numbers with an operator between each two; None where one is divided by nothing."""
+    total, term, sign = 0, int(words[0]), 1
+    for operator, word in zip(words[1::2], words[2::2], strict=True):
+        number = int(word)
+        if operator in ("/", "%") and not number:
+            return None
+        if operator == "*":
+            term *= number
+        elif operator == "/":
+            term //= number
+        elif operator == "%":
+            term %= number
+        else:
+            total, term, sign = total + sign * term, number, 1 if operator == "+" else -1
+    return total + sign * term
+
+
+def is_number(text: str) -> bool:
+    """Whether it is a whole number of a size that a script means."""
+    return re.fullmatch("[0-9]{1,12}", text) is not None
 
 
 def commands(text: str, stated: dict[str, str] | None = None) -> Iterator[list[Word]]:
