@@ -42,6 +42,11 @@ def is_recording(path: Path) -> bool:
         return False
 
 
+def beside(path: str, named: str) -> tuple[str, str]:
+    """Where a file may be that another one names: as seen from that, or from here, which is what Accelerate does."""
+    return str(Path(path).parent / named), str(Path(named))
+
+
 def place_of(path: str | Path) -> str:
     """What errors and reports call a file."""
     return STANDARD_INPUT if str(path) == "-" else printable(str(path))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zeroplan.catalog.files import LARGEST_CONFIG, place_of, read_text
+from zeroplan.catalog.files import LARGEST_CONFIG, beside, place_of, read_text
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, tool_of
+from zeroplan.check.arguments import YAML
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import DEEPSPEED, Kind, block, is_script, is_yaml, kind_of, read_document, refuse
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from zeroplan.catalog.trainers.file import TrainerFile
 
 EXPECTED = "a ds_config.json"
-YAML = (".yaml", ".yml")
 IN_YAML = "a ds_config, an Accelerate config or TrainingArguments with a deepspeed in them"
 
 
@@ -138,8 +137,8 @@ def _named(path: str, document: Document) -> ConfigFile:
 
 def _beside(path: str, place: str, named: Any) -> ConfigFile:
     """A file as seen from the one that names it, or from here, which is what Accelerate does."""
-    tried = [str(Path(path).parent / str(named)), str(named)]
-    file = next((one for one in tried if isinstance(named, str) and os.path.isfile(one)), None)
+    seen = beside(path, named) if isinstance(named, str) else ()
+    file = next(filter(os.path.isfile, seen), None)
     if file is None or file.endswith(YAML):
         raise SpecError(place, f"{shown(named)} for the ds_config", "the name of a ds_config.json that is there")
     return read_config_file(file)

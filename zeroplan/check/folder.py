@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from zeroplan.catalog.files import LARGEST_CONFIG, read_text
+from zeroplan.catalog.files import LARGEST_CONFIG, beside, read_text
 from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.check.arguments import YAML
 from zeroplan.check.json_reader import NotReadableError
@@ -93,5 +93,4 @@ def _starts_with_config(path: str) -> bool:
     from zeroplan.check.launcher import launches  # where there is such a file
 
     names = [one.named.text for one in launches(path, text) if one.named and one.named.text]
-    around = os.path.dirname(path)
-    return any(os.path.isfile(place) for name in names for place in (os.path.join(around, name), name))
+    return any(os.path.isfile(file) for name in names for file in beside(path, name))

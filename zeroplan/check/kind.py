@@ -95,18 +95,18 @@ def refuse(document: Document, expected: str) -> None:
     config = document.config
     if isinstance(section := config.get(DEEPSPEED), dict):
         line, column = document.place(document.members[DEEPSPEED,].start)
-        found = f"deepspeed: with {_some(section)}, which are no keys of a ds_config"
-        raise SpecError(f"{document.name}:{line}:{column}", found, expected)
+        what = f"deepspeed: with {_first_names(section)}, which are no keys of a ds_config"
+        raise SpecError(f"{document.name}:{line}:{column}", what, expected)
     if has_own(config):
-        found = f"{TRAINER} that name no DeepSpeed config ({_some(config)})"
+        what = f"{TRAINER} that name no DeepSpeed config ({_first_names(config)})"
         raise SpecError(
-            document.name, found, "deepspeed: and the name of one",
+            document.name, what, "deepspeed: and the name of one",
             f"zeroplan check ds_config.json --trainer-args {document.name}",
         )  # fmt: skip
-    raise SpecError(document.name, f"keys of something else ({_some(config)})", expected)
+    raise SpecError(document.name, f"keys of something else ({_first_names(config)})", expected)
 
 
-def _some(names: Mapping[str, Any]) -> str:
+def _first_names(names: Mapping[str, Any]) -> str:
     several = list(names)
     more = ["..."] if len(several) > SHOWN else []
     return ", ".join([*map(shown, several[:SHOWN]), *more])

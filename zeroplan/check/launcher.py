@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from zeroplan.check.arguments import DEFAULTS, OWN, Arguments
 from zeroplan.check.document import Document, Member, ValueNode
+from zeroplan.check.setting import ACCELERATE, DEEPSPEED, TRAINER
 from zeroplan.check.shell import Word, commands, is_number
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3")
@@ -24,7 +25,7 @@ SLURM = re.compile(r"^[ \t]*#SBATCH[ \t]+(-{1,2}[\w-]+)(?:[= \t]+|(?<=-[A-Za-z])
 NODES, PER_NODE = ("--nodes", "-N"), ("--gpus-per-node", "--gpus_per_node", "--gres", "--gpus-per-task")
 SET_BY_SLURM = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 SET_PER_NODE = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
-CONFIG = {"--deepspeed": "hf", "--deepspeed_config": "deepspeed"}
+CONFIG = {"--deepspeed": TRAINER, "--deepspeed_config": DEEPSPEED}
 """Options of a training script that name a ds_config, and who reads it: the Trainer's, and DeepSpeed's own
 (deepspeed.add_config_arguments).
 """
@@ -74,7 +75,7 @@ def _first(stated: dict[str, str], names: Sequence[str]) -> str | None:
 
 
 def _last_number(value: str | None) -> str | None:
-    """Of gpu:a100:8 or 8."""
+    """The count that ends gpu:a100:8, or is all of 8."""
     last = (value or "").rpartition(":")[2]
     return last if is_number(last) else None
 
@@ -100,7 +101,7 @@ def _launch(document: Document, words: list[Word], allotted: int | None) -> Laun
     config, reader = _config(arguments)
     accelerate = options.get("--config_file") if launcher == "accelerate" else None
     if launcher == "accelerate" and config is None:
-        config, reader = options.get("--deepspeed_config_file"), "accelerate"
+        config, reader = options.get("--deepspeed_config_file"), ACCELERATE
     stated, unknown = _arguments(document, arguments)
     line = document.place(words[at].start).line
     gpus = _ranks(launcher, options) or (allotted if launcher.startswith("python") or launcher == "deepspeed" else None)
@@ -128,7 +129,7 @@ def _config(arguments: list[tuple[str, Word]]) -> tuple[Word | None, str]:
         for stated, word in arguments:
             if stated == name and word.text != "":
                 return word, CONFIG[name]
-    return None, "deepspeed"
+    return None, DEEPSPEED
 
 
 def _ranks(launcher: str, options: dict[str, Word]) -> int | None:
@@ -153,11 +154,11 @@ def _arguments(document: Document, stated: list[tuple[str, Word]]) -> tuple[Argu
     unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
     if not any(name in OWN for name, _word in bearing):
         return None, ()
-    made = [
+    nodes = [
         Member(name, word.start, word.end, ValueNode(word.start, word.end, scalar=_value(word.text or "")))
         for name, word in bearing
     ]
-    return Arguments(Document(document.name, document.text, ValueNode(0, len(document.text), members=made))), unknown
+    return Arguments(Document(document.name, document.text, ValueNode(0, len(document.text), members=nodes))), unknown
 
 
 def _value(text: str) -> Any:

@@ -18,7 +18,7 @@ USUAL = re.compile(r"(\w+):?-(.*)", re.DOTALL)
 ARITHMETIC = re.compile(r"\$\(\(([^()]{1,200})\)\)")
 OPERANDS = re.compile(r"\s*(?:(\d{1,12})|\$?\{?([A-Za-z_]\w*)\}?|([*/%+-]))\s*")
 """A number, a name or an operator of what bash works out."""
-ASSIGNED = re.compile(r"(?:export\s+|local\s+|declare\s+(?:-\w+\s+)?)?(\w+)=")
+ASSIGNED = re.compile(r"(\w+)=")
 HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 MOST_WORDS, LONGEST = 50_000, 4_096
 """Words of a script that are looked at, and letters of a variable's value: a longer one is not known."""
@@ -214,9 +214,9 @@ def _raw_words(text: str, *, in_list: bool = False) -> Iterator[tuple[int, int, 
             at += 1
             yield None
         else:
-            start, quoted = at, False
-            at, quoted = _end_of_word(text, at)
-            at = max(at, start + 1)
+            start = at
+            end, quoted = _end_of_word(text, start)
+            at = max(end, start + 1)
             yield start, at, quoted
     yield None
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from zeroplan.catalog.files import LARGEST_CONFIG, STANDARD_INPUT, read_text
+from zeroplan.catalog.files import LARGEST_CONFIG, STANDARD_INPUT, beside, read_text
 from zeroplan.check.arguments import read_arguments
 from zeroplan.check.chosen import RuleSelection, names
 from zeroplan.check.files import CheckedFiles, check_arguments, check_file, findings_of, is_other
@@ -129,10 +128,8 @@ def _inputs(command: CheckCommand) -> tuple[CheckInputs, CheckedFiles]:
 
 
 def _checked(path: str, name: str, text: str, inputs: CheckInputs, jobs: list[Job]) -> CheckedFiles:
-    def beside(other: str) -> tuple[str, str] | None:
-        """As seen from the file, or from here, which is what Accelerate does."""
-        tried = [Path(path).parent / other, Path(other)]
-        file = next((str(one) for one in tried if os.path.exists(one)), None)
+    def named(other: str) -> tuple[str, str] | None:
+        file = next(filter(os.path.exists, beside(path, other)), None)
         return None if file is None else (file, read_text(file, "a ds_config.json", LARGEST_CONFIG))
 
     def made(document: Document, setting: Setting, launch: AccelerateConfig | None) -> Setting:
@@ -141,7 +138,7 @@ def _checked(path: str, name: str, text: str, inputs: CheckInputs, jobs: list[Jo
             jobs.append(setting.planned.job)
         return setting
 
-    return check_file(name, text, inputs.setting, beside, made)
+    return check_file(name, text, inputs.setting, named, made)
 
 
 def _scope(inputs: CheckInputs, jobs: Sequence[Job]) -> Scope | None:

@@ -110,7 +110,8 @@ class Evaluator:
             return []
         lighter = configuration.with_less_on_host(least)
         first = next((job for job in lighter if fits_beside_gpu(job, self.reserve)), None)
-        return [*filter(None, [first and self.fitting(first)])]
+        candidate = self.fitting(first) if first else None
+        return [candidate] if candidate else []
 
 
 def rounded(seconds: float) -> float:

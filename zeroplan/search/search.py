@@ -86,7 +86,7 @@ class Search:
                 break
             if entry := self._first(configuration, best):
                 entries.append((entry, least))
-                best = min([*filter(None, [best]), entry], key=self.order)
+                best = min(best or entry, entry, key=self.order)
         if best is None:
             return None
         best = self._best_refined(best, entries)

@@ -70,7 +70,7 @@ def backward_share(job: Job) -> BackwardShare:
 
 
 def any_batch(job: Job) -> TimelineRequest:
-    """The same for all micro-batches, whose shares are alike; but of images not all batches are recorded."""
+    """The request in a batch whose shares are those of all; in its own where images are recorded for some alone."""
     request = timeline_request(job)
     return request if job.model.images else request._replace(batch=MIN_IDENTICAL_BATCH)
 

@@ -171,8 +171,8 @@ def recorded_flops(job: Job) -> RecordedFlops | None:
     request = timeline_request(job)._replace(kernels="transformers")
     for attention in ("sdpa", "eager") if job.strategy.flash else (request.attention,):
         try:
-            asked = request._replace(attention=attention)
-            both_ways, causal = (job.model.profile.flops(asked, causal=each) for each in (False, True))
+            request = request._replace(attention=attention)
+            both_ways, causal = (job.model.profile.flops(request, causal=each) for each in (False, True))
         except SpecError:  # not recorded: flash-attention may be alone
             continue
         if both_ways and causal:

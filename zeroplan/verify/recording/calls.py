@@ -35,10 +35,10 @@ class Opened:
         self.made: set[int] = set()
         """Tensors that were made in it, or below it."""
         self.positional: tuple[int, ...] = ()
-        self.given: tuple[int, ...] = ()
-        """By position and by name, whether they are used or not: a checkpoint keeps them."""
         self.tensors: tuple[Ref, ...] = ()
-        """All that is given, by its place."""
+        """All that is given, by position and by name, each at its place."""
+        self.given: tuple[int, ...] = ()
+        """Tensors of the program among them, whether they are used or not: a checkpoint keeps them."""
         self.returned: tuple[int, ...] = ()
         self.result: Any = None
         """What it returns, with a `GivenTensor` for each; None where there is more in it than tensors."""

@@ -43,9 +43,9 @@ def chained(recorder: Recorder) -> Iterator[Opened]:
     for at, step in enumerate(layers):
         first, *rest = dict.fromkeys(step.given)
         following = layers[at + 1].given[:1] if at + 1 < len(layers) else step.returned[:1]
-        made = [each for each in step.returned if each in step.made]
-        of_itself = step.result is not None and made and made == [*step.returned[:1]] == [*following]
-        alike = of_itself and recorder.first.get(first) == recorder.first[made[0]]
+        new = tuple([each for each in step.returned if each in step.made])
+        of_itself = step.result is not None and new and new == step.returned[:1] == following
+        alike = of_itself and recorder.first.get(first) == recorder.first[new[0]]
         program = recorder.programs.made[step.path]
         if alike and program.inputs == 1 + len(rest) and len(program.outputs) == 1:
             yield step

@@ -292,8 +292,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         refs = closed.tensors
 
         def place(tensor: torch.Tensor | None) -> GivenTensor | None:
-            ref = None if tensor is None else self.ref(tensor)
-            return None if tensor is None else GivenTensor(refs.index(ref) if ref in refs else 0)
+            if tensor is None:
+                return None
+            ref = self.ref(tensor)
+            return GivenTensor(refs.index(ref) if ref in refs else 0)
 
         return tree_map(place, result)
 
@@ -315,8 +317,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
             def hook(_module: Any, inputs: Any, named: Any) -> None:
                 self.let_go()
                 self.open.append(Opened(path))
-                self.open[-1].positional, self.open[-1].given = self.refs(inputs), self.refs((inputs, named))
-                self.open[-1].tensors = tuple(map(self.ref, tensors_in((inputs, named))))
+                self.open[-1].positional = self.refs(inputs)
+                tensors = self.open[-1].tensors = tuple(map(self.ref, tensors_in((inputs, named))))
+                self.open[-1].given = tuple([ref for ref in tensors if isinstance(ref, int)])
 
             return hook
 
