@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.corpus import FILES, each_file, labels, needs_corpus
+from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.keys.removed import REMOVED_OPTIMIZERS
 from zeroplan.sources import DEEPSPEED
 
@@ -22,8 +23,9 @@ GPUS = 8
 MICRO, ACCUM = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 TRAINER = {MICRO: 1, ACCUM: 1, "gradient_clipping": 1.0, "fp16.enabled": False, "bf16.enabled": True}
 HIDDEN = 4096  # llama-2-7b
-UNPLANNED = (("compile", "deepcompile"), ("tensor_parallel", "autotp_size"))
-"""Two public files divide the model or compile the step, which no plan does."""
+UNPLANNED = ("compile.deepcompile", "tensor_parallel.autotp_size", "autotuning.enabled",
+             "data_efficiency.data_routing.random_ltd.enabled")  # fmt: skip
+"""Public files divide the model, compile the step, profile or route tokens, which no plan does."""
 
 pytestmark = needs_corpus
 
@@ -105,7 +107,7 @@ def test_taken_when_deepspeed_takes_it(path, estimated):
     named = (config.get("optimizer") or {}).get("type", "")
     if label["hf"] != "ok":
         assert code == 2
-    elif any(key in config.get(section, {}) for section, key in UNPLANNED):
+    elif any(Facts(config, "").stated(path) for path in UNPLANNED):
         assert code == 2
         assert "is not planned" in err
     elif batch_is_refused(config):

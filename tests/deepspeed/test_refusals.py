@@ -50,10 +50,24 @@ FP16_MASTERS = {"enabled": True, "fp16_master_weights_and_grads": True}
 UNTESTED = {"zero_allow_untested_optimizer": True}
 NO_NORM = {"compute_grad_norm": False}
 AUTOCAST = {"torch_autocast": {"enabled": True, "dtype": "bfloat16"}}
+
+
+def sampling(**keys):
+    return {"data_efficiency": {"data_sampling": keys}}
+
+
 BF16_FP32 = {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}
 
 # who refuses, what is refused, a word of the message, a neighbour that is taken
 ROWS = [
+    (
+        PARSER, sampling(dynamic_batching={"enabled": True}), "max_tokens",
+        sampling(dynamic_batching={"enabled": True, "max_tokens": 4096}),
+    ),
+    (
+        PARSER, sampling(curriculum_learning={"enabled": True}), "curriculum_metrics",
+        sampling(curriculum_learning={"enabled": True, "curriculum_metrics": {}}),
+    ),
     (PARSER, zero(2, offload_optimizer={**CPU, "ratio": 0.5}), "ratio", zero(3, offload_optimizer={**CPU, "ratio": 0.5})),
     (PARSER, zero(1, offload_optimizer={"ratio": 0.5}), "ratio", zero(1, offload_optimizer={"ratio": 1.0})),
     (

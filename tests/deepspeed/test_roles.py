@@ -234,6 +234,10 @@ def test_what_is_named_says_something():
             base = {**zero(stage=3, offload_optimizer=NVME, reduce_scatter=False), "optimizer": {"type": "Muon"}}
         if "zenflow" in path:
             base = zero(stage=3, offload_optimizer=CPU, zenflow={})
+        if path.endswith("curriculum_learning.enabled"):
+            base = with_value(base, path.replace("enabled", "curriculum_metrics"), {})
+        if path.endswith("dynamic_batching.enabled"):
+            base = with_value(base, path.replace("enabled", "max_tokens"), 4096)
         value = "auto" if path.endswith("update_interval") else on.get(path, True)
         assert path in said_of(with_value(base, path, value))
 

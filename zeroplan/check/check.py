@@ -13,6 +13,7 @@ from zeroplan.check.rules import CHECKS, COUNTED, RULES
 from zeroplan.check.rules.combinations import TABLE
 from zeroplan.check.setting import Setting
 from zeroplan.check.subject import Subject
+from zeroplan.deepspeed.versions import is_within
 from zeroplan.errors import ZeroplanError, printable
 
 PLACEHOLDER = "ZP104"
@@ -75,12 +76,8 @@ def _severity(hit: Hit) -> str:
 
 
 def _is_current(hit: Hit, setting: Setting) -> bool:
-    rule, version = RULES[hit.rule], _version(setting.version)
-    return not (rule.since and version < _version(rule.since)) and not (rule.until and version >= _version(rule.until))
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".") if part.isdigit())
+    rule = RULES[hit.rule]
+    return is_within(setting.version, rule.since, rule.until)
 
 
 def placed(document: Document, hit: Hit) -> Finding:

@@ -8,7 +8,9 @@ from typing import Any
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.planned import Planned
 from zeroplan.deepspeed.keys import KEYS
+from zeroplan.deepspeed.keys.table import KeyTable
 from zeroplan.deepspeed.values import AUTO
+from zeroplan.deepspeed.versions import key_table
 from zeroplan.sources import DEEPSPEED as VERSION
 
 DEEPSPEED, TRAINER, ACCELERATE, LIGHTNING = READERS = ("deepspeed", "hf", "accelerate", "lightning")
@@ -25,6 +27,8 @@ class Setting:
     client_optimizer: bool | None = None
     """Whether the training script builds an optimizer; None: unknown."""
     version: str = VERSION
+    version_is_stated: bool = False
+    """By an option or the project's table: no requirement beside the file is looked for."""
     arguments: Arguments | None = None
     """TrainingArguments that go with the config; None: unknown."""
     precision: str | None = None
@@ -35,6 +39,11 @@ class Setting:
     """The model, card and host of the run; None: nothing was said of any."""
     reader_is_known: bool = False
     """By the script that names the config: it is not guessed from what that says."""
+
+    @property
+    def table(self) -> KeyTable:
+        """The keys of that version."""
+        return key_table(self.version)
 
     @property
     def fills(self) -> bool:

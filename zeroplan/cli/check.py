@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -80,11 +81,26 @@ def _looked_at(
     """
     name = STANDARD_INPUT if path == "-" else path
     text = read_text(path, "a ds_config.json", LARGEST_CONFIG)
+    inputs, notes = _as_required(inputs, path)
     if (command.fix or command.diff) and not is_other(name, text):
         result = mended(text, partial(_of_json, inputs, name), chosen.kept)
-        return check_fix.Changed(name, text, result.text, result.done, without_edits(result.left))
+        return check_fix.Changed(name, text, result.text, result.done, without_edits(result.left), notes=notes)
     checked = _checked(path, name, text, inputs, jobs)
-    return check_fix.Changed(name, text, text, (), chosen.kept(checked.findings), checked.texts, checked.notes)
+    return check_fix.Changed(name, text, text, (), chosen.kept(checked.findings), checked.texts,
+                             [*notes, *checked.notes])  # fmt: skip
+
+
+def _as_required(inputs: CheckInputs, path: str) -> tuple[CheckInputs, list[str]]:
+    """With the version of DeepSpeed that a file's project asks for, where no option says one; and where it does."""
+    if inputs.setting.version_is_stated or path == "-":
+        return inputs, []
+    from zeroplan.check.requirement import requirement_of
+
+    required = requirement_of(path)
+    if required is None or required.version == inputs.setting.version:
+        return inputs, []
+    version = required.version or inputs.setting.version
+    return inputs._replace(setting=replace(inputs.setting, version=version)), [required.line]
 
 
 def _each_once(files: Sequence[check_fix.Changed]) -> list[check_fix.Changed]:
@@ -172,7 +188,8 @@ def _show(
             lines = lines_of[finding.file]
             click.echo(report.concise(finding) if command.form == "concise" else report.full(finding, lines))
     if command.form == "full":
-        for note in [*(note for file in files for note in file.notes), *([planned.line] if planned else [])]:
+        notes = dict.fromkeys(note for file in files for note in file.notes)
+        for note in [*notes, *([planned.line] if planned else [])]:
             click.echo(note)
     click.echo(report.summary(findings, len(files)))
 

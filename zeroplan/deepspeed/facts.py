@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from zeroplan.deepspeed.keys import KEYS
+from zeroplan.deepspeed.keys import CURRENT, KEYS
 from zeroplan.deepspeed.keys.optimizer_classes import optimizer_class
+from zeroplan.deepspeed.keys.table import KeyTable
 from zeroplan.deepspeed.values import AUTO, DTYPES, checked
 
 
@@ -16,6 +17,7 @@ class Facts:
 
     config: dict[str, Any]
     place: str
+    table: KeyTable = CURRENT
 
     def section(self, path: str) -> dict[str, Any]:
         """The object at a dotted path; {} when there is none."""
@@ -33,12 +35,16 @@ class Facts:
         return self.section(path.rpartition(".")[0]).get(path.rpartition(".")[2])
 
     def __call__(self, path: str) -> Any:
-        """The value as DeepSpeed reads it or its default; "auto" where the Trainer fills it."""
-        known = KEYS[path]
+        """The value as DeepSpeed reads it or its default; "auto" where the Trainer fills it. Of a key that this version
+        does not read, the newest's default.
+        """
+        known = self.table.keys.get(path)
+        if known is None:
+            return KEYS[path].default
         section = self.section(known.section)
         if section.get(known.name) == AUTO:
             return AUTO if known.auto else known.default
-        return checked(section, known.section, known.name, self.place, known.default)
+        return checked(section, known.section, known.name, self.place, known.default, table=self.table)
 
     @property
     def stage(self) -> int:
@@ -71,6 +77,8 @@ class Facts:
         """What optimizer.type becomes (`zeroplan.deepspeed.keys.optimizer_classes`); empty for a name of none."""
         named = self.stated("optimizer.type")
         params, offload = self.section("optimizer.params"), self.section("zero_optimization.offload_optimizer")
+        if self.table.before("0.17.6") and self.optimizer == "muon":
+            return "torch.Muon" if named == "Muon" else ""
         return "" if not isinstance(named, str) else optimizer_class(
             named, on_host=offload.get("device") in ("cpu", "nvme"), torch_adam=bool(params.get("torch_adam")),
             decoupled=bool(params.get("adam_w_mode", True)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from zeroplan.deepspeed.keys import KEYS, STRICT_SECTIONS
-from zeroplan.deepspeed.keys.removed import REMOVED_KEYS
+from zeroplan.deepspeed.keys import CURRENT
+from zeroplan.deepspeed.keys.table import KeyTable
 from zeroplan.deepspeed.values import AUTO, checked
 from zeroplan.errors import ContradictionError
 
@@ -15,12 +15,20 @@ OLD_NAMES = {"stage3_gather_fp16_weights_on_model_save": "stage3_gather_16bit_we
 STAGE = f"{ZERO}.stage"
 """Its "auto" stays, for `checked` to refuse: DeepSpeed drops it as well, and then trains without any ZeRO."""
 WITHOUT_EFFECT = "cpu_offload_use_pin_memory"
+ACCELERATE_FILLS: dict[str, Any] = {
+    STAGE: 2, f"{ZERO}.stage3_gather_16bit_weights_on_model_save": False,
+    **{f"{ZERO}.{section}.{name}": "none" for section in ("offload_optimizer", "offload_param")
+       for name in ("device", "nvme_path")},
+}  # fmt: skip
+"""What Accelerate writes for "auto" where neither its file nor its environment says more, under the Trainer as well
+(accelerate: utils/dataclasses.py:DeepSpeedPlugin)."""
 COMMENTS = ("_", "#", "//", "$")
 """How keys begin that people write for themselves."""
-_ALIASED = {(known.section, alias): known for known in KEYS.values() for alias in known.aliases}
 
 
-def canonical(document: dict[str, Any], place: str = "ds_config.json") -> dict[str, Any]:
+def canonical(
+    document: dict[str, Any], place: str = "ds_config.json", table: KeyTable = CURRENT
+) -> dict[str, Any]:  # fmt: skip
     """The same settings under DeepSpeed's own names; `document` stays as it is.
 
     An alias gets the table's name (bfloat16 is bf16, max_live_parameters is stage3_max_live_parameters), a deprecated
@@ -30,9 +38,9 @@ def canonical(document: dict[str, Any], place: str = "ds_config.json") -> dict[s
     config = _without_old_bf16(document)
     if isinstance(config.get(ZERO), bool):
         config = _without_old_zero(config)
-    config = _renamed(config, "", place)
+    config = _renamed(config, "", place, table)
     if isinstance(config.get(ZERO), dict):
-        config[ZERO] = _without_deprecated(config[ZERO], place)
+        config[ZERO] = _without_deprecated(config[ZERO], place, table)
     return config
 
 
@@ -40,7 +48,7 @@ def refuse_removed(document: dict[str, Any], place: str) -> None:
     """A removed key stops DeepSpeed whatever its value is (runtime/config.py:_reject_removed_config_keys)."""
     zero = document.get(ZERO)
     inside = {f"{ZERO}.{name}" for name in zero} if isinstance(zero, dict) else set()
-    for path, instead in REMOVED_KEYS.items():
+    for path, instead in CURRENT.removed.items():
         if path in document or path in inside:
             raise ContradictionError(f"{place}: {path} was removed from DeepSpeed, which refuses it; {instead}")
 
@@ -63,15 +71,17 @@ def _without_old_zero(document: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-def _renamed(section: dict[str, Any], path: str, place: str, *, own_name: bool = True) -> dict[str, Any]:
+def _renamed(
+    section: dict[str, Any], path: str, place: str, table: KeyTable, *, own_name: bool = True
+) -> dict[str, Any]:  # fmt: skip
     """The section by the table's names. The Trainer fills "auto" only under these; DeepSpeed drops it elsewhere."""
     names: dict[str, Any] = {}
     spelled: dict[str, str] = {}
     for spelling, value in section.items():
-        known = _ALIASED.get((path, spelling)) or KEYS.get(f"{path}.{spelling}" if path else spelling)
+        known = table.inside(path, spelling)
         is_own = own_name and known is not None and known.name == spelling
         is_filled = is_own and known is not None and (bool(known.auto) or known.path == STAGE)
-        if value == AUTO and path in STRICT_SECTIONS and not is_filled:
+        if value == AUTO and path in table.strict and not is_filled:
             continue
         name = known.name if known else spelling
         if name in names:
@@ -79,12 +89,12 @@ def _renamed(section: dict[str, Any], path: str, place: str, *, own_name: bool =
                                      f"keep {name}")  # fmt: skip
         spelled[name] = spelling
         if known is not None and isinstance(value, dict):
-            value = _renamed(value, known.path, place, own_name=is_own)  # noqa: PLW2901
+            value = _renamed(value, known.path, place, table, own_name=is_own)  # noqa: PLW2901
         names[name] = value
     return names
 
 
-def _without_deprecated(section: dict[str, Any], place: str) -> dict[str, Any]:
+def _without_deprecated(section: dict[str, Any], place: str, table: KeyTable) -> dict[str, Any]:
     """Old names replaced as runtime/config_utils.py:_process_deprecated_field does, which refuses old beside new."""
     zero = {}
     for name, value in section.items():
@@ -97,6 +107,6 @@ def _without_deprecated(section: dict[str, Any], place: str) -> dict[str, Any]:
             zero[name] = value
         elif name in OLD_NAMES:
             zero[new] = value
-        elif checked(section, ZERO, name, place):
+        elif checked(section, ZERO, name, place, table=table):
             zero[new] = {"device": "cpu"}
     return zero

@@ -22,6 +22,10 @@ class Refusal(NamedTuple):
     """What `zeroplan check` calls it; empty where another rule says it."""
     key: str = ""
     """The dotted path that it is about."""
+    since: str = ""
+    """First version that refuses it; empty: all that are known."""
+    until: str = ""
+    """First version that takes it again."""
 
 
 def refuse(facts: Facts, table: tuple[Refusal, ...]) -> None:
@@ -103,11 +107,27 @@ def user_accumulates_with_overlap(c: Facts) -> bool:
     return not c("managed_gradient_accumulation") and c.stage < 2 and c.overlaps
 
 
+DATA = "data_efficiency.data_sampling"
+
+
 REFUSALS: tuple[Refusal, ...] = (
+    Refusal(
+        lambda c: c.stated(f"{DATA}.dynamic_batching.enabled") and not c.states(f"{DATA}.dynamic_batching.max_tokens"),
+        "runtime/data_pipeline/config.py:get_dynamic_batching",
+        f"{DATA}.dynamic_batching is enabled without max_tokens", 'write "max_tokens": 4096',
+        rule="ZP121", key=f"{DATA}.dynamic_batching.enabled", since="0.16.5",
+    ),
+    Refusal(
+        lambda c: c.stated(f"{DATA}.curriculum_learning.enabled")
+        and not c.states(f"{DATA}.curriculum_learning.curriculum_metrics"),
+        "runtime/data_pipeline/config.py:get_curriculum_learning",
+        f"{DATA}.curriculum_learning is enabled without curriculum_metrics", 'write "curriculum_metrics": {...}',
+        rule="ZP121", key=f"{DATA}.curriculum_learning.enabled",
+    ),
     Refusal(
         partial_offload_below_stage_3, "runtime/zero/config.py:399",
         f"{OFFLOAD}.ratio under 1 at stage {{stage}}", 'write "stage": 3, or leave ratio out',
-        rule="ZP506", key="zero_optimization.offload_optimizer.ratio",
+        rule="ZP506", key="zero_optimization.offload_optimizer.ratio", since="0.15.0",
     ),
     Refusal(
         partial_offload_of_another_optimizer, "runtime/zero/stage3.py:316",
@@ -137,49 +157,49 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         norm_off_at_another_stage, "runtime/zero/config.py:compute_grad_norm_valid",
         "zero_optimization.compute_grad_norm is false at stage {stage}", 'write "compute_grad_norm": true',
-        rule="ZP417", key="zero_optimization.compute_grad_norm",
+        rule="ZP417", key="zero_optimization.compute_grad_norm", since="0.19.7",
     ),
     Refusal(
         norm_off_with_clipping, "runtime/zero/stage_1_and_2.py:213",
         "zero_optimization.compute_grad_norm is false with gradient_clipping, which is 1.0 by default",
         'write "gradient_clipping": 0',
-        rule="ZP417", key="zero_optimization.compute_grad_norm",
+        rule="ZP417", key="zero_optimization.compute_grad_norm", since="0.19.7",
     ),
     Refusal(
         lambda c: zenflow(c) and not c("zero_optimization.compute_grad_norm"), "runtime/zero/stage_1_and_2.py:215",
         "zero_optimization.compute_grad_norm is false with zenflow", 'write "compute_grad_norm": true',
-        rule="ZP417", key="zero_optimization.compute_grad_norm",
+        rule="ZP417", key="zero_optimization.compute_grad_norm", since="0.19.7",
     ),
     Refusal(
         norm_off_with_offload, "runtime/zero/stage_1_and_2.py:218",
         "zero_optimization.compute_grad_norm is false with offload_optimizer", 'write "compute_grad_norm": true',
-        rule="ZP417", key="zero_optimization.compute_grad_norm",
+        rule="ZP417", key="zero_optimization.compute_grad_norm", since="0.19.7",
     ),
     Refusal(
         norm_off_in_bf16_optimizer, "runtime/engine.py:2308",
         "zero_optimization.compute_grad_norm is false at stage 1 in bf16 with fp32 accumulation",
         'write "compute_grad_norm": true, or "stage": 2',
-        rule="ZP417", key="zero_optimization.compute_grad_norm",
+        rule="ZP417", key="zero_optimization.compute_grad_norm", since="0.19.7",
     ),
     Refusal(
         zenflow_without_offload, "runtime/zenflow/zenflow_stage_1_and_2.py:116",
         "zero_optimization.zenflow without offload_optimizer", 'write "offload_optimizer": {"device": "cpu"}',
-        rule="ZP519", key="zero_optimization.zenflow",
+        rule="ZP519", key="zero_optimization.zenflow", since="0.17.5",
     ),
     Refusal(
         lambda c: adds_gradients(c) and c.stage == 3, "runtime/config.py:_do_error_check",
         "gradient_allreduce_op is sum at stage 3", 'write "gradient_allreduce_op": "mean"',
-        rule="ZP418", key="gradient_allreduce_op",
+        rule="ZP418", key="gradient_allreduce_op", since="0.19.6",
     ),
     Refusal(
         lambda c: adds_gradients(c) and zenflow(c), "runtime/config.py:_do_error_check",
         "gradient_allreduce_op is sum with zenflow", 'write "gradient_allreduce_op": "mean"',
-        rule="ZP418", key="gradient_allreduce_op",
+        rule="ZP418", key="gradient_allreduce_op", since="0.19.6",
     ),
     Refusal(
         lambda c: adds_gradients(c) and c("compile.deepcompile"), "runtime/config.py:_do_error_check",
         "gradient_allreduce_op is sum with deepcompile", 'write "gradient_allreduce_op": "mean"',
-        rule="ZP418", key="gradient_allreduce_op",
+        rule="ZP418", key="gradient_allreduce_op", since="0.19.6",
     ),
     Refusal(
         lambda c: reduces_each_gradient_to_its_owner(c) and c("prescale_gradients"),
@@ -202,6 +222,6 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         user_accumulates_with_overlap, "runtime/engine.py:2031",
         "managed_gradient_accumulation is false with overlap_comm at stage {stage}", 'write "overlap_comm": false',
-        rule="ZP209", key="managed_gradient_accumulation",
+        rule="ZP209", key="managed_gradient_accumulation", since="0.19.4",
     ),
 )  # fmt: skip

@@ -53,20 +53,27 @@ def lamb_on_the_host(c: Facts) -> bool:
 
 
 def untested_under_zero(c: Facts) -> bool:
-    made = c.optimizer_class
-    return c.stage > 0 and made != "" and made not in ZERO_TESTED and not c("zero_allow_untested_optimizer")
+    made, tested = c.optimizer_class, {*ZERO_TESTED}
+    if c.table.before("0.18.5"):
+        tested.discard("muon")
+    if c.table.before("0.19.3"):
+        tested.discard("ZenFlowCPUAdam")
+    return c.stage > 0 and made != "" and made not in tested and not c("zero_allow_untested_optimizer")
 
 
 def fused_amsgrad(c: Facts) -> bool:
     """Only torch's own Adam knows the variant; DeepSpeed's fused and CPU builds stop."""
     adam = c.optimizer in ("adam", "adamw") and not c.stated("optimizer.params.torch_adam")
+    if c.table.before("0.19.8") and c.optimizer_class != "FusedAdam":
+        return False  # the CPU build took it without a word
     return adam and bool(c.stated("optimizer.params.amsgrad"))
 
 
 def legacy_fusion(c: Facts) -> bool:
     """The older step of FP16_Optimizer calls the fused Adam in a way that it no longer knows."""
-    sixteen = c.dtype in ("fp16", "bf16") and c.optimizer in ("adam", "adamw")
-    return c.stage == 0 and sixteen and bool(c.stated("optimizer.legacy_fusion"))
+    sixteen = ("fp16",) if c.table.before("0.17.6") else ("fp16", "bf16")
+    adam = c.dtype in sixteen and c.optimizer in ("adam", "adamw")
+    return c.stage == 0 and adam and bool(c.stated("optimizer.legacy_fusion"))
 
 
 def muon_with_reduce_scatter(c: Facts) -> bool:
@@ -111,7 +118,7 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         static_loss_scale_with_lamb, "runtime/engine.py:2022",
         "optimizer Lamb with a fixed fp16.loss_scale", 'write "loss_scale": 0',
-        rule="ZP607", key="fp16.loss_scale",
+        rule="ZP607", key="fp16.loss_scale", since="0.17.1",
     ),
     Refusal(
         lamb_on_the_host, "ops/csrc/lamb/fused_lamb_cuda.cpp:29",
@@ -138,17 +145,17 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         muon_with_reduce_scatter, "runtime/zero/stage3.py:361",
         "optimizer Muon at stage 3 with reduce_scatter, which is on by default", 'write "reduce_scatter": false',
-        rule="ZP608", key="optimizer.type",
+        rule="ZP608", key="optimizer.type", since="0.18.9",
     ),
     Refusal(
         muon_with_quantized_gradients, "runtime/zero/stage3.py:363",
         "optimizer Muon at stage 3 with zero_quantized_gradients", 'write "zero_quantized_gradients": false',
-        rule="ZP608", key="optimizer.type",
+        rule="ZP608", key="optimizer.type", since="0.18.9",
     ),
     Refusal(
         muon_by_another_iteration, "runtime/zero/muon/original_muon.py:__init__",
         "optimizer.params.ns_method is neither gram nor standard", 'write "ns_method": "gram"',
-        rule="ZP627", key="optimizer.params.ns_method",
+        rule="ZP627", key="optimizer.params.ns_method", since="0.19.0",
     ),
     Refusal(
         torch_schedule_of_a_wrapped_optimizer, "runtime/engine.py:1935",

@@ -6,8 +6,9 @@ import json
 import re
 from typing import Any
 
-from zeroplan.deepspeed.keys import KEYS
+from zeroplan.deepspeed.keys import CURRENT
 from zeroplan.deepspeed.keys.key import Key
+from zeroplan.deepspeed.keys.table import KeyTable
 from zeroplan.errors import SpecError, nearest, shown
 
 AUTO = "auto"
@@ -16,6 +17,8 @@ ANY_CASE = {
     "communication_data_type": str.lower,  # runtime/config.py:get_communication_data_type
     "seq_parallel_communication_data_type": str.lower,
     "gradient_allreduce_op": str.lower,  # runtime/config.py:get_gradient_allreduce_op
+    "checkpoint.writer.type": str.upper,  # runtime/model_checkpointing/config.py:_make_upper_case
+    "checkpoint.writer.data_parallel": str.upper,
     "checkpoint.tag_validation": str.upper,  # runtime/config.py:get_checkpoint_tag_validation_mode
 }
 """Texts whose case DeepSpeed does not look at, and how the table writes them."""
@@ -35,14 +38,16 @@ WHOLE_TEXT = re.compile(r"\s*([+-]?[0-9]{1,4000}(?:_[0-9]+)*)(?:\.0+)?\s*", re.A
 TRUE, FALSE = {"true", "1", "on", "yes", "t", "y"}, {"false", "0", "off", "no", "f", "n"}
 
 
-def checked(section: dict[str, Any], path: str, name: str, place: str, default: Any = None) -> Any:
+def checked(
+    section: dict[str, Any], path: str, name: str, place: str, default: Any = None, *, table: KeyTable = CURRENT
+) -> Any:  # fmt: skip
     """`section[name]` as DeepSpeed reads it, `default` when absent or null. Raises `SpecError` for what it refuses."""
     if name not in section:
         return default
-    known, value = KEYS[f"{path}.{name}" if path else name], section[name]
+    known, value = table.keys[f"{path}.{name}" if path else name], section[name]
     if value is None and "null" in known.kind.split("|"):
         return default
-    read = _read(known, value)
+    read = (_coerced if table.coerces else _read)(known, value)
     if read is None or not _in_range(known, read):
         found = json.dumps(value)
         raise SpecError(
@@ -52,17 +57,19 @@ def checked(section: dict[str, Any], path: str, name: str, place: str, default: 
     return read
 
 
-def fault(known: Key, value: Any) -> str:
+def fault(known: Key, value: Any, table: KeyTable = CURRENT) -> str:
     """Why a strict section refuses a value: its "kind", a "fraction", a "text" that is no number, its "range", no such
-    "choice"; empty when it is taken. An "auto" is never refused there.
+    "choice"; empty when it is taken. An "auto" is refused by few sections.
     """
     kinds = known.kind.split("|")
-    if value == AUTO or "any" in kinds or (value is None and "null" in kinds):
+    dropped = value == AUTO and known.section not in table.keeps_auto
+    made_object = table.coerces and "object" in kinds and _pairs(value) and not (value and known.path in table.strict)
+    if dropped or made_object or "any" in kinds or (value is None and "null" in kinds):
         return ""
     if isinstance(value, list | dict):
         return _fault_of_several(known, kinds, value)
     unwanted = known.plain and (isinstance(value, bool) or (isinstance(value, str) and "." in value))
-    read = None if value is None or unwanted else _read(known, value)
+    read = None if value is None or unwanted else (_coerced if table.coerces else _read)(known, value)
     if read is not None:
         return "" if _in_range(known, read) else "choice" if known.choices else "range"
     if value is None or unwanted:
@@ -81,7 +88,10 @@ def stops(known: Key, value: Any) -> bool:
         "any" in survived or any(kind in survived for kind in kinds)
         or ("empty" in survived and not value) or ("full" in survived and bool(value))
         or ("numeric" in survived and isinstance(value, str) and as_number(value) is not None)
-        or ("auto" in survived and value == AUTO) or ("bit" in survived and value in (0, 1))
+        or ("whole" in survived and isinstance(value, str) and _whole(value) is not None)
+        or ("blank" in survived and isinstance(value, str | list) and not value)
+        or ("auto" in survived and value == AUTO)
+        or ("bit" in survived and value in (0, 1))
     )  # fmt: skip
 
 
@@ -104,6 +114,30 @@ def _read(known: Key, value: Any) -> Any:
         return None  # one text alone is taken, "auto"
     read = {"integer": _integer, "number": as_number, "boolean": _boolean}.get(kinds[0], _text)(value)
     return ANY_CASE[known.path](read) if isinstance(read, str) and known.path in ANY_CASE else read
+
+
+def _coerced(known: Key, value: Any) -> Any:
+    """As pydantic 1 makes it of the key's first kind, by Python's own constructors; None where that fails."""
+    kinds = known.kind.split("|")
+    if kinds[0] == "string" and not known.choices:
+        return str(value) if isinstance(value, str | int | float) and known.name != "nvme_path" else _text(value)
+    if kinds[0] == "integer" and known.path == "zero_optimization.stage":
+        return value if isinstance(value, int | float) and value in (0, 1, 2, 3) else None
+    return _whole(value) if kinds[0] == "integer" else _read(known, value)
+
+
+def _whole(value: Any) -> int | None:
+    """As `int` makes it of a number or text; None where it stops."""
+    try:
+        return int(value)
+    except (ValueError, OverflowError, TypeError):
+        return None
+
+
+def _pairs(value: Any) -> bool:
+    """Whether `dict` makes an object of it: of nothing, or of texts and lists of two parts."""
+    several = value if isinstance(value, str | list) else None
+    return several is not None and all(isinstance(one, str | list) and len(one) == 2 for one in several)
 
 
 def _integer(value: Any) -> int | None:

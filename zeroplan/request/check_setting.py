@@ -16,6 +16,7 @@ from zeroplan.check.setting import READERS, Setting, guessed
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.parallelism import grouped_ranks
+from zeroplan.deepspeed.versions import key_table
 from zeroplan.errors import ContradictionError, QuantityError, SpecError, ZeroplanError, shown
 from zeroplan.request.options import OPTIONS, TRAINED, Options
 
@@ -60,7 +61,8 @@ def read_inputs(
         arguments=arguments, precision=options.precision, optimizer=options.optimizer,
     )  # fmt: skip
     if version is not None:
-        setting = replace(setting, version=version)
+        key_table(version)
+        setting = replace(setting, version=version, version_is_stated=True)
     if all(getattr(options, name) in (None, "") for name in OPTIONS):
         return CheckInputs(options, reader, setting, None, None, named=cache(partial(_named, online=False)))
     from zeroplan.request.cluster import read_cluster, read_headroom

@@ -27,7 +27,6 @@ from typing import Any
 from zeroplan.check.edit import Edits, Path, deleted, moved, renamed, valued
 from zeroplan.check.rules.elsewhere import LIKELY
 from zeroplan.check.subject import Entry, Subject
-from zeroplan.deepspeed.keys import KEYS, STRICT_SECTIONS, children
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.deepspeed.values import DTYPES, KINDS, fault, meant
 
@@ -42,9 +41,9 @@ LARGE = 1000
 
 def key(subject: Subject, entry: Entry) -> Edits:
     """An unknown key under the name that it missed."""
-    names = {name: known for known in children(entry.section) for name in (known.name, *known.aliases)}
-    name = slip(entry.name, names, refused=entry.section in STRICT_SECTIONS)
-    if not name or not _takes(names[name], entry.value) or _is_there(subject, names[name]):
+    names = {name: known for known in subject.table.children(entry.section) for name in (known.name, *known.aliases)}
+    name = slip(entry.name, names, refused=entry.section in subject.table.strict)
+    if not name or not _takes(subject, names[name], entry.value) or _is_there(subject, names[name]):
         return ()
     return renamed(subject.document, entry.path, name)
 
@@ -87,10 +86,10 @@ def place(subject: Subject, entry: Entry, home: Iterable[str]) -> Edits:
     paths = tuple(home)
     if len(paths) != 1:
         return ()
-    refused = entry.section in STRICT_SECTIONS
-    if not (refused or _nested(entry.section, KEYS[paths[0]].section)):
+    known = subject.table.keys[paths[0]]
+    if not (entry.section in subject.table.strict or _nested(entry.section, known.section)):
         return ()
-    return moved_to(subject, entry.path, KEYS[paths[0]], entry.value)
+    return moved_to(subject, entry.path, known, entry.value)
 
 
 def _nested(one: str, other: str) -> bool:
@@ -105,7 +104,7 @@ def moved_to(subject: Subject, path: Path, known: Key, value: Any) -> Edits:
         stated = subject.stated(known.path)
         return deleted(subject.document, path) if stated == value and type(stated) is type(value) else ()
     missing = known.section and (not section or not isinstance(subject.stated(known.section), dict))
-    if missing or not _takes(known, value):
+    if missing or not _takes(subject, known, value):
         return ()
     if path[:-1] == section:
         return renamed(subject.document, path, known.name)
@@ -172,8 +171,8 @@ def _folded(word: str) -> str:
     return DTYPES.get(word.strip().lower(), word.strip().lower())
 
 
-def _takes(known: Key, given: Any) -> bool:
-    if known.section in STRICT_SECTIONS:
-        return not fault(known, given)
+def _takes(subject: Subject, known: Key, given: Any) -> bool:
+    if known.section in subject.table.strict:
+        return not fault(known, given, subject.table)
     return known.kind == "any" or bool({*KINDS.get(type(given), ())} & {*known.kind.split("|")}) or (
         given == "auto" and bool(known.auto))  # fmt: skip

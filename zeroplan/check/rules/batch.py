@@ -58,7 +58,7 @@ RULES: tuple[Rule, ...] = (
         "ZP208", WARNING, "sequence_parallel_size without data_parallel_size",
         "__init__.py:initialize, runtime/config.py",
         example('{"train_micro_batch_size_per_gpu": 4, "sequence_parallel_size": 1, "bf16": {"enabled": true}}'),
-        example('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}'),
+        example('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}'), since="0.17.0",
     ),
     Rule(
         "ZP210", ERROR, "Sequence groups that the GPUs are not made of",
@@ -66,7 +66,7 @@ RULES: tuple[Rule, ...] = (
         example('{"train_micro_batch_size_per_gpu": 4, "data_parallel_size": 4, "sequence_parallel_size": 4, '
                 '"bf16": {"enabled": true}}', gpus="8"),
         example('{"train_micro_batch_size_per_gpu": 4, "data_parallel_size": 2, "sequence_parallel_size": 4, '
-                '"bf16": {"enabled": true}}', gpus="8"),
+                '"bf16": {"enabled": true}}', gpus="8"), since="0.15.0",
     ),
 )  # fmt: skip
 
@@ -196,6 +196,8 @@ def split_sequences(subject: Subject) -> Iterator[Hit]:
     config, gpus = subject.config, subject.setting.gpus
     if SEQUENCE not in config:
         return
+    if subject.table.before("0.19.3") and not (isinstance(config[SEQUENCE], int | float) and config[SEQUENCE]):
+        return  # DeepSpeed goes on with one rank
     for name in (SEQUENCE, *([DATA] if DATA in config else [])):
         value = config[name]
         if not isinstance(value, int | float) or not value > 0 or (DATA in config and not isinstance(value, int)):

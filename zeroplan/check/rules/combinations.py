@@ -12,13 +12,17 @@ from zeroplan.check.rules.names import FP16, STAGE_2, STAGE_3
 from zeroplan.check.rules.values import BF16
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys import KEYS
+from zeroplan.deepspeed.keys.table import number
 from zeroplan.deepspeed.refusals import REFUSALS, Refusal
+from zeroplan.deepspeed.refusals_older import REFUSALS as OLDER_REFUSALS
+from zeroplan.deepspeed.refusals_older import RULE as OLDER
 from zeroplan.deepspeed.refusals_optimizer import REFUSALS as OPTIMIZER_REFUSALS
 from zeroplan.deepspeed.refusals_precision import REFUSALS as PRECISION_REFUSALS
 from zeroplan.deepspeed.refusals_zenflow import REFUSALS as ZENFLOW_REFUSALS
+from zeroplan.deepspeed.versions import is_within
 from zeroplan.errors import ZeroplanError
 
-ALL = (*REFUSALS, *PRECISION_REFUSALS, *OPTIMIZER_REFUSALS, *ZENFLOW_REFUSALS)
+ALL = (*REFUSALS, *PRECISION_REFUSALS, *OPTIMIZER_REFUSALS, *ZENFLOW_REFUSALS, *OLDER_REFUSALS)
 TABLE = tuple(row for row in ALL if row.rule)
 
 
@@ -26,13 +30,15 @@ def combinations(subject: Subject) -> Iterator[Hit]:
     """Each row of the tables whose condition holds. Of a value that DeepSpeed refuses another rule speaks."""
     facts = subject.facts
     for row in TABLE:
+        if not is_within(subject.setting.version, row.since, row.until):
+            continue
         try:
             holds = row.holds(facts)
         except ZeroplanError:
             continue
         if holds:
-            found = row.found.format(stage=facts.stage)
-            yield Hit(row.rule, subject.spelled(row.key), f"{found}: DeepSpeed refuses that ({row.source})",
+            found, version = row.found.format(stage=facts.stage), f" {subject.setting.version}" if row.until else ""
+            yield Hit(row.rule, subject.spelled(row.key), f"{found}: DeepSpeed{version} refuses that ({row.source})",
                       row.instead.removeprefix("write "), edits=_edits(subject, row))
 
 
@@ -48,8 +54,15 @@ def _evidence(rule: str) -> str:
     return next(row.source for row in TABLE if row.rule == rule)
 
 
-def _rule(name: str, title: str, bad: str, good: str) -> Rule:
-    return Rule(name, ERROR, title, _evidence(name), example(bad), example(good))
+def _rule(name: str, title: str, bad: str, good: str, since: str | None = None, **options: str) -> Rule:
+    return Rule(name, ERROR, title, _evidence(name), example(bad, **options), example(good, **options),
+                since=_since(name) if since is None else since)  # fmt: skip
+
+
+def _since(rule: str) -> str:
+    """The first version in which a row of the rule holds."""
+    firsts = [row.since for row in TABLE if row.rule == rule]
+    return "" if "" in firsts else min(firsts, key=number)
 
 
 CPU = ', "offload_optimizer": {"device": "cpu"%s}'
@@ -71,6 +84,12 @@ def _optimizer(kind: str, params: str = "", beside: str = "") -> str:
 
 
 RULES: tuple[Rule, ...] = (
+    _rule(OLDER, "What an older DeepSpeed refuses, and the newest takes",
+          BF16 % ', "tensor_parallel": {"autotp_size": 2}, "zero_optimization": {"stage": 3}',
+          BF16 % ', "tensor_parallel": {"autotp_size": 2}, "zero_optimization": {"stage": 2}', version="0.18.9"),
+    _rule("ZP121", "Something that is on without what it needs",
+          BF16 % ', "data_efficiency": {"data_sampling": {"curriculum_learning": {"enabled": true}}}',
+          BF16 % ', "data_efficiency": {"data_sampling": {"curriculum_learning": {"enabled": false}}}'),
     _rule("ZP209", "The script accumulates gradients while communication overlaps",
           '{"train_batch_size": 8, "bf16": {"enabled": true}, "managed_gradient_accumulation": false, '
           '"zero_optimization": {"stage": 1, "overlap_comm": true}}',
@@ -78,7 +97,7 @@ RULES: tuple[Rule, ...] = (
     _rule("ZP305", "A dynamic loss scale with a floor or window that is not over 0",
           FP16 % ', "min_loss_scale": 0', FP16 % ', "min_loss_scale": 1'),
     _rule("ZP306", "fp16.loss_scale is negative, infinite or a switch",
-          FP16 % ', "loss_scale": -1', FP16 % ', "loss_scale": 0'),
+          FP16 % ', "loss_scale": -1', FP16 % ', "loss_scale": 0', since="0.17.1"),
     _rule("ZP310", "bf16 optimizer states without bf16 master weights",
           '{"train_batch_size": 8, "bf16": {"enabled": true, "bf16_optimizer_states": true}, '
           '"zero_optimization": {"stage": 2}}', MASTERS % (', "bf16_optimizer_states": true', "")),

@@ -45,19 +45,19 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "ZP709", ERROR, "Tensor-parallel groups that do not divide the GPUs", "run with 1 rank: AssertionError",
         example(BF16 % ', "tensor_parallel": {"autotp_size": 2}', gpus="1"),
-        example(BF16 % ', "tensor_parallel": {"autotp_size": 2}', gpus="4"),
+        example(BF16 % ', "tensor_parallel": {"autotp_size": 2}', gpus="4"), since="0.16.4",
     ),
     Rule(
         "ZP712", ERROR, "Expert-parallel groups that do not divide the GPUs",
         "module_inject/auto_ep_folding.py:build_folding_spec",
         example(BF16 % ', "expert_parallel": {"enabled": true, "autoep_size": 3}', gpus="8"),
-        example(BF16 % ', "expert_parallel": {"enabled": true, "autoep_size": 4}', gpus="8"),
+        example(BF16 % ', "expert_parallel": {"enabled": true, "autoep_size": 4}', gpus="8"), since="0.19.2",
     ),
     Rule(
         "ZP713", WARNING, "A tensor-parallel size where AutoTP does not read it",
         "runtime/engine.py:autotp_size; run: each GPU holds the whole model",
         example(BF16 % ', "tensor_parallel": {"tp": {"tp_size": 2}}'),
-        example(BF16 % ', "tensor_parallel": {"autotp_size": 2, "tp": {"tp_size": 2}}'),
+        example(BF16 % ', "tensor_parallel": {"autotp_size": 2, "tp": {"tp_size": 2}}'), since="0.16.4",
     ),
 )  # fmt: skip
 

@@ -9,10 +9,13 @@ from zeroplan.check.rule import ISSUE, Rule, example
 from zeroplan.check.rules.names import OK, STAGE_2
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER
 from zeroplan.check.subject import Subject
-from zeroplan.deepspeed.keys import KEYS
-from zeroplan.deepspeed.values import AUTO
+from zeroplan.deepspeed.keys.key import Key
+from zeroplan.deepspeed.names import ACCELERATE_FILLS
+from zeroplan.deepspeed.values import AUTO, stops
 
 ZERO = "zero_optimization"
+OF_THE_TRAINER = ("optimizer.params.betas", "optimizer.params.eps")
+"""What the Trainer fills and Accelerate alone does not (accelerate: accelerator.py:_prepare_deepspeed)."""
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -26,7 +29,8 @@ RULES: tuple[Rule, ...] = (
         example(OK, reader=ACCELERATE), example(STAGE_2 % "", reader=ACCELERATE),
     ),
     Rule(
-        "ZP804", WARNING, '"auto" for a key that nothing fills', "run: DeepSpeed drops it and takes its default",
+        "ZP804", WARNING, '"auto" for a key that nothing fills',
+        "run: DeepSpeed drops it and takes its default; accelerate: utils/dataclasses.py:fill_match, run: ValueError",
         example('{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2, '
                 '"allgather_bucket_size": "auto"}}', reader=TRAINER),
         example('{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2, '
@@ -57,20 +61,33 @@ def lightning(subject: Subject) -> Iterator[Hit]:
 
 
 def unfilled_autos(subject: Subject) -> Iterator[Hit]:
-    """Under DeepSpeed itself those of bf16 and fp16 have a rule of their own."""
+    """Accelerate stops at every "auto" that it has no value for, under the Trainer too. DeepSpeed itself drops those of
+    its strict sections; those of bf16 and fp16 have a rule of their own there.
+    """
+    table, fills = subject.table, subject.setting.fills
     for path, member in subject.document.members.items():
-        known = KEYS.get(".".join(path))
-        own = known is not None and known.default == AUTO
-        stops = own and subject.setting.reader in (ACCELERATE, TRAINER)
-        if member.node.scalar != AUTO or len(path) == 1 or (path[0] != ZERO and not stops):
+        known = table.keys.get(".".join(path))
+        if member.node.scalar != AUTO or (not fills and path[0] != ZERO) or _is_meant(subject, ".".join(path), known):
             continue
-        means_it = (own and not stops) or (known is not None and bool(known.auto) and subject.setting.fills)
-        if not means_it and path[-1] != "enabled":
-            severity = ERROR if subject.setting.reader == ACCELERATE or own else ""
-            does = "Accelerate stops" if severity else "DeepSpeed drops it and takes its default"
-            value = known.default if known is not None and not own else None
-            write = f'"{path[-1]}": {said(value)}' if isinstance(value, int) else "delete it"
-            yield Hit("ZP804", path, f'nothing fills "auto" here: {does}', write, severity)
+        if known is not None and not known.auto and known.section not in table.strict and stops(known, AUTO):
+            continue  # DeepSpeed's own rule says it
+        does = "DeepSpeed drops it and takes its default"
+        if fills:
+            does = "Accelerate stops" + (", and with it the Trainer" if subject.setting.reader == TRAINER else "")
+        value = known.default if known is not None else None
+        write = f'"{path[-1]}": {said(value)}' if isinstance(value, int) else "delete it"
+        yield Hit("ZP804", path, f'nothing fills "auto" here: {does}', write, ERROR if fills else "")
+
+
+def _is_meant(subject: Subject, path: str, known: Key | None) -> bool:
+    """Whether who reads the file has something to put there, or DeepSpeed itself means something by it."""
+    reader = subject.setting.reader
+    if not subject.setting.fills:
+        return known is not None and known.default == AUTO
+    if reader == ACCELERATE and path == "train_batch_size":
+        return "train_micro_batch_size_per_gpu" in subject.config
+    is_filled = known is not None and bool(known.auto) and not (reader == ACCELERATE and path in OF_THE_TRAINER)
+    return is_filled or path in ACCELERATE_FILLS
 
 
 def idle_checkpointing(subject: Subject) -> Iterator[Hit]:

@@ -41,7 +41,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "ZP514", ADVICE, "pin_memory, which is true where nothing is stated", "runtime/zero/offload_config.py:45,75",
-        example(STAGE_2 % ', "offload_optimizer": {"device": "cpu"}'), example(STAGE_2 % PINNED), since="0.19.8",
+        example(STAGE_2 % ', "offload_optimizer": {"device": "cpu"}'), example(STAGE_2 % PINNED), since="0.19.5",
     ),
     Rule(
         "ZP515", WARNING, "More than half of the host's memory locked", "torch rounds pinned memory to powers of two",
@@ -101,7 +101,7 @@ def _offloads(subject: Subject) -> list[str]:
 def unsaid_pinning(subject: Subject) -> Iterator[Hit]:
     for path in _offloads(subject):
         if subject.stated(f"{path}.pin_memory") is None and len(subject.spelled(path)) == 2:
-            yield Hit("ZP514", subject.spelled(path), "pin_memory is not stated, and true since 0.19.7 or 0.19.8: host "
+            yield Hit("ZP514", subject.spelled(path), "pin_memory is not stated, and true since 0.19.5: host "
                       "memory is locked, in powers of two", '"pin_memory": true, or false on a small host')  # fmt: skip
 
 

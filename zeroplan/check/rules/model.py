@@ -59,7 +59,7 @@ RULES: tuple[Rule, ...] = (
         example((STAGE_3 % ', "zero_hpz_partition_size": 8')[:-1] + ', "expert_parallel": {"enabled": true}}',
                 model="mixtral-8x7b"),
         example((STAGE_3 % ', "zero_hpz_partition_size": 8')[:-1] + ', "expert_parallel": {"enabled": false}}',
-                model="mixtral-8x7b"),
+                model="mixtral-8x7b"), since="0.19.3",
     ),
     Rule(
         "ZP508", ERROR, "A tensor larger than a buffer for NVMe",
@@ -77,7 +77,7 @@ RULES: tuple[Rule, ...] = (
         "ZP710", WARNING, "Sequence groups that do not divide the heads",
         "runtime/sequence_parallel/ulysses_sp.py:147, run: ValueError",
         example(SPLIT % 3, model="llama-3.1-8b", gpus="3"), example(SPLIT % 4, model="llama-3.1-8b", gpus="4"),
-        ISSUE + "4674",
+        ISSUE + "4674", since="0.17.0",
     ),
     Rule(
         "ZP711", ADVICE, "A bucket larger than the model", "the whole bucket is allocated",

@@ -13,10 +13,11 @@ from zeroplan.check.rule import ISSUE, REMOVALS, Rule, example
 from zeroplan.check.rules import answers
 from zeroplan.check.rules.elsewhere import at_home, likely
 from zeroplan.check.subject import Entry, Subject
-from zeroplan.deepspeed.keys import KEYS, OPEN_SECTIONS, STRICT_SECTIONS, children
-from zeroplan.deepspeed.keys.removed import IGNORED_KEYS, REMOVED_KEYS
+from zeroplan.deepspeed.keys import KEYS
+from zeroplan.deepspeed.keys.removed import IGNORED_KEYS
 from zeroplan.deepspeed.names import COMMENTS, OLD_NAMES, OLD_OFFLOADS, WITHOUT_EFFECT
 from zeroplan.deepspeed.values import AUTO
+from zeroplan.deepspeed.versions import read_elsewhere
 
 OK = '{"train_batch_size": 8, "bf16": {"enabled": true}}'
 STAGE_3 = ('{"train_batch_size": 8, "bf16": {"enabled": true}, '
@@ -92,13 +93,13 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "ZP413", ERROR, "A key of ZeRO that was removed", "runtime/config.py:_reject_removed_config_keys",
-        example(STAGE_3 % ', "mics_shard_size": 8'), example(STAGE_3 % ""), REMOVALS, since="0.19.8",
+        example(STAGE_3 % ', "mics_shard_size": 8'), example(STAGE_3 % ""), REMOVALS, since="0.19.7",
     ),
     Rule(
         "ZP414", ERROR, "A section that was removed, refused whatever it says",
         "runtime/config.py:_reject_removed_config_keys",
         example('{"train_batch_size": 8, "bf16": {"enabled": true}, "elasticity": {"enabled": false}}'), example(OK),
-        REMOVALS, since="0.19.8",
+        REMOVALS, since="0.19.7",
     ),
     Rule(
         "ZP510", WARNING, "A key of aio that DeepSpeed does not know", "runtime/swap_tensor/aio_config.py",
@@ -118,19 +119,34 @@ OFFLOADS = (f"{ZERO}.offload_param", f"{ZERO}.offload_optimizer")
 
 def unknown_keys(subject: Subject) -> Iterator[Hit]:
     for entry in subject.entries:
-        if entry.known is not None or entry.section in OPEN_SECTIONS or _removed(entry):
+        if entry.known is not None or entry.section in subject.table.open or _removed(subject, entry):
             continue
-        if entry.section in STRICT_SECTIONS:
-            if entry.value != AUTO:
+        if entry.section in subject.table.strict:
+            if entry.value != AUTO or entry.section in subject.table.keeps_auto:
                 yield _refused(subject, entry)
         elif not entry.name.startswith(COMMENTS):
             yield _ignored(subject, entry)
 
 
+def _of_another_version(subject: Subject, entry: Entry) -> Hit | None:
+    """A key that newer versions read, or older ones did."""
+    version, strict = subject.setting.version, entry.section in subject.table.strict
+    versions = read_elsewhere(entry.section, entry.name, version)
+    if versions is None or entry.name in IGNORED_KEYS or f"{entry.section}.{entry.name}" in IGNORED_KEYS:
+        return None
+    newer, older = versions
+    read = f"is read from DeepSpeed {newer} on" if newer else f"was read until DeepSpeed {older}"
+    does = "refuses it" if strict else "ignores it without a word"
+    write = f'delete it, or pip install "deepspeed>={newer}"' if newer else "delete it"
+    return Hit("ZP108" if strict else "ZP105", entry.path, f"{named(entry.name)} {read}: {version} {does}", write)
+
+
 def _refused(subject: Subject, entry: Entry) -> Hit:
     section, name = entry.section, entry.name
-    rule, home = "ZP108", at_home(name)
-    if section == "bf16" and any(known.name == name for known in children("fp16")):
+    if (other := _of_another_version(subject, entry)) is not None:
+        return other
+    rule, home = "ZP108", at_home(name, subject.table)
+    if section == "bf16" and any(known.name == name for known in subject.table.children("fp16")):
         return Hit("ZP302", entry.path, f"{name} belongs to fp16: DeepSpeed refuses it in bf16", "delete it",
                    edits=deleted(subject.document, entry.path))
     if section == "fp16" and name in ("opt_level", "fp16_opt_level"):
@@ -144,12 +160,14 @@ def _refused(subject: Subject, entry: Entry) -> Hit:
         rule, edits = "ZP507", ()
     elif section == ZERO and name in home:
         rule = "ZP512" if name == "aio" else "ZP412"
-    return Hit(rule, entry.path, f"{named(name)} is no key of {section}: DeepSpeed refuses it", _instead(entry, home),
-               edits=edits)
+    return Hit(rule, entry.path, f"{named(name)} is no key of {section}: DeepSpeed refuses it",
+               _instead(subject, entry, home), edits=edits)
 
 
 def _ignored(subject: Subject, entry: Entry) -> Hit:
-    section, name, home = entry.section or "the top level", entry.name, at_home(entry.name)
+    section, name, home = entry.section or "the top level", entry.name, at_home(entry.name, subject.table)
+    if (other := _of_another_version(subject, entry)) is not None:
+        return other
     if name in IGNORED_KEYS or f"{entry.section}.{name}" in IGNORED_KEYS:
         new = IGNORED_KEYS.get(name) or IGNORED_KEYS[f"{entry.section}.{name}"]
         rule = "ZP617" if name == "lr_scheduler" else "ZP510"
@@ -161,14 +179,14 @@ def _ignored(subject: Subject, entry: Entry) -> Hit:
                    "delete it here, and set it there")  # fmt: skip
     rule = "ZP510" if entry.section == "aio" else "ZP106" if home else "ZP105"
     return Hit(rule, entry.path, f"{named(name)} is no key of {section}: DeepSpeed ignores it without a word",
-               _instead(entry, home),
+               _instead(subject, entry, home),
                edits=answers.place(subject, entry, home) if home else answers.key(subject, entry))  # fmt: skip
 
 
-def _instead(entry: Entry, home: tuple[str, ...]) -> str:
+def _instead(subject: Subject, entry: Entry, home: tuple[str, ...]) -> str:
     if home:
         return "move it to " + " or ".join(path.rpartition(".")[0] or "the top level" for path in home[:3])
-    near = likely(entry)
+    near = likely(entry, subject.table)
     return f'"{near}": {_short(entry.value)}' if near else "delete it"
 
 
@@ -178,17 +196,17 @@ def _short(value: Any) -> str:
     return text if len(text) <= SHORT else "..."
 
 
-def _removed(entry: Entry) -> bool:
-    return entry.name in REMOVED_KEYS if not entry.section else f"{entry.section}.{entry.name}" in REMOVED_KEYS
+def _removed(subject: Subject, entry: Entry) -> bool:
+    return f"{entry.section}.{entry.name}".lstrip(".") in subject.table.removed
 
 
 def removed_keys(subject: Subject) -> Iterator[Hit]:
     for entry in subject.entries:
-        if _removed(entry):
+        if _removed(subject, entry):
             path = f"{entry.section}.{entry.name}" if entry.section else entry.name
             yield Hit("ZP413" if entry.section else "ZP414", entry.path,
                       f"{entry.name} was removed from DeepSpeed, which refuses it whatever it says",
-                      REMOVED_KEYS[path], edits=answers.removed(subject, entry))  # fmt: skip
+                      subject.table.removed[path], edits=answers.removed(subject, entry))  # fmt: skip
 
 
 def deprecated_keys(subject: Subject) -> Iterator[Hit]:
@@ -239,7 +257,7 @@ def _agree(section: dict[str, Any], old: str, new: str) -> bool:
 def two_spellings(subject: Subject) -> Iterator[Hit]:
     seen: dict[tuple[tuple[str, ...], str], str] = {}
     for entry in subject.entries:
-        if entry.known is None or entry.section not in STRICT_SECTIONS or entry.value == AUTO:
+        if entry.known is None or entry.section not in subject.table.strict or entry.value == AUTO:
             continue
         place = (entry.path[:-1], entry.known.path)
         if place in seen and seen[place] != entry.name:

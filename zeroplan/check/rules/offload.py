@@ -42,7 +42,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "ZP513", ERROR, "GPUDirect Storage without CUDA", "runtime/swap_tensor/aio_config.py:get_aio_config",
         example(BF16 % ', "aio": {"use_gds": true}', accelerator="cpu"),
-        example(STAGE_3[:-1] % (NVME % "") + ', "aio": {"use_gds": true}}'),
+        example(STAGE_3[:-1] % (NVME % "") + ', "aio": {"use_gds": true}}'), since="0.15.0",
     ),
     Rule(
         "ZP517", WARNING, "PyTorch's Adam with an offloaded optimizer", "runtime/engine.py:get_optimizer_configuration",
@@ -54,7 +54,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "ZP518", WARNING, "SuperOffload below stage 3", "run: ignored without a word",
         example(STAGE_2 % ', "offload_optimizer": {"device": "cpu", "super_offload": true}'),
-        example(STAGE_3 % ', "offload_optimizer": {"device": "cpu", "super_offload": true}'),
+        example(STAGE_3 % ', "offload_optimizer": {"device": "cpu", "super_offload": true}'), since="0.18.0",
     ),
 )  # fmt: skip
 

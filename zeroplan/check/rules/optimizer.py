@@ -14,6 +14,7 @@ from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys.optimizer import OPTIMIZER_PARAMS
 from zeroplan.deepspeed.keys.optimizer_classes import ADAM_TAKEN_OUT, CLASS_PARAMS
 from zeroplan.deepspeed.keys.removed import NOT_OPTIMIZERS, REMOVED_OPTIMIZERS
+from zeroplan.deepspeed.refusals_older import ONE_BIT
 from zeroplan.deepspeed.values import AUTO
 from zeroplan.errors import nearest
 
@@ -33,7 +34,6 @@ RULES: tuple[Rule, ...] = (
         "ZP601", ERROR, "A 1-bit optimizer, removed from DeepSpeed", ENGINE,
         example(_optimizer("OneBitAdam")), example(_optimizer("AdamW")),
         "https://github.com/deepspeedai/DeepSpeed/pull/8490",
-        since="0.19.8",
     ),
     Rule(
         "ZP602", ERROR, "An optimizer type that DeepSpeed does not know", ENGINE,
@@ -74,6 +74,8 @@ def unknown_type(subject: Subject) -> Iterator[Hit]:
         yield Hit("ZP602", TYPE, f"{said(kind)} for optimizer.type: DeepSpeed stops, it takes a name",
                   '"type": "AdamW"')
         return
+    if kind.lower() in ONE_BIT and subject.table.before("0.19.7"):
+        return
     for table, rule, why in ((REMOVED_OPTIMIZERS, "ZP601", "was removed from DeepSpeed"),
                              (NOT_OPTIMIZERS, "ZP602", "never was a type of DeepSpeed's")):  # fmt: skip
         for gone, instead in table.items():
@@ -100,6 +102,8 @@ def unknown_params(subject: Subject) -> Iterator[Hit]:
     if made == "muon" or made not in CLASS_PARAMS:
         return
     known = {*CLASS_PARAMS[made], *(ADAM_TAKEN_OUT if kind.lower() in ("adam", "adamw") else ())}
+    if subject.table.before("0.19.6") and not made.startswith("DeepSpeedCPU"):
+        known.discard("fp32_optimizer_states")
     if made in ("torch.AdamW", "torch.Adam"):
         known -= {"bias_correction", "set_grad_none"}
     for name in _params(subject):

@@ -44,7 +44,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "ZP325", WARNING, "fp16.auto_cast without fp16", "run: mat1 and mat2 must have the same dtype",
         example('{"train_batch_size": 8, "bf16": {"enabled": true}, "fp16": {"enabled": false, "auto_cast": true}}'),
-        example('{"train_batch_size": 8, "fp16": {"enabled": true, "auto_cast": true}}'),
+        example('{"train_batch_size": 8, "fp16": {"enabled": true, "auto_cast": true}}'), since="0.17.1",
     ),
     Rule(
         "ZP321", ADVICE, "A loss scale that begins very high", "24 public files begin at 2^32, 91 at 2^16",
@@ -77,9 +77,9 @@ def auto_is_off(subject: Subject) -> Iterator[Hit]:
         if section == "bfloat16" and "bf16" in subject.config:
             continue
         if isinstance(part, dict) and part.get("enabled") == AUTO:
-            yield Hit("ZP308", (section, "enabled"),
-                      f'"auto" in {section}: DeepSpeed drops it, and {section} stays off',
-                      '"enabled": true')  # fmt: skip
+            by_hand = section.replace("float", "f") not in subject.table.strict
+            does = f"takes any text for true, and {section} is on" if by_hand else f"drops it, and {section} stays off"
+            yield Hit("ZP308", (section, "enabled"), f'"auto" in {section}: DeepSpeed {does}', '"enabled": true')
 
 
 def fp32(subject: Subject) -> Iterator[Hit]:

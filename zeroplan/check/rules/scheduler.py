@@ -42,7 +42,6 @@ RULES: tuple[Rule, ...] = (
         "ZP612", ERROR, "Steps of a schedule that are no whole number over 0", f"{SOURCE}:WarmupLR.__init__",
         example(_schedule("WarmupLR", '"warmup_num_steps": 0')),
         example(_schedule("WarmupLR", '"warmup_num_steps": 100')),
-        since="0.19.6",
     ),
     Rule(
         "ZP613", WARNING, "A schedule that ends before its warm-up", f"{SOURCE}:WarmupDecayLR.__init__",
@@ -91,9 +90,9 @@ def params(subject: Subject) -> Iterator[Hit]:
             near = nearest(name, known)
             yield Hit("ZP615", (*PARAMS, name), f"{named(name)} is no parameter of {kind}: DeepSpeed refuses it",
                       f'"{near}": ...', edits=answers.parameter(subject, (*PARAMS, name), known))
-        elif kind in SCHEDULER_PARAMS and (wants := _wrong(name,
-                                                           value)) and not (value == AUTO and _is_filled(subject,
-                                                                                                         name)):
+        elif kind in SCHEDULER_PARAMS and not (value == AUTO and _is_filled(subject, name)):
+            if not (wants := _wrong(subject, name, value)):
+                continue
             rule = "ZP207" if value == AUTO else "ZP612"
             yield Hit(rule, (*PARAMS, name), f"{said(value)} for {name}: DeepSpeed stops, it takes {wants}",
                       f'"{name}": {_instead(name, value)}',
@@ -110,7 +109,11 @@ def _is_filled(subject: Subject, name: str) -> bool:
     return subject.setting.fills and bool(KEYS[f"scheduler.params.{name}"].auto)
 
 
-def _wrong(name: str, value: Any) -> str:
+def _wrong(subject: Subject, name: str, value: Any) -> str:
+    checked_since = "0.19.3" if name == "warmup_num_steps" else "0.19.4"
+    if name in (*WHOLE, *HALVES) and subject.table.before(checked_since):
+        computes = name in ("warmup_num_steps", "cycle_second_step_size") or value != 0
+        return "" if isinstance(value, int | float) and computes else "a number" if computes else "a number over 0"
     if name in WHOLE and not (isinstance(value, int) and value > 0):
         return "a whole number over 0"
     if name in HALVES and value is not None and (size := as_number(value)) is not None and not HALVES[name] < size:

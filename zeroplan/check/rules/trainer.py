@@ -137,7 +137,8 @@ def values(subject: Subject) -> Iterator[Hit]:
     for half in ("fp16", "bf16"):
         pairs[f"{half}.enabled"] = (half, bool(arguments(half) or arguments(f"{half}_full_eval")))
     warmup, most = arguments("warmup_steps"), arguments("max_steps")
-    if isinstance(warmup, int | float) and (1 <= warmup < INFINITE or not warmup):
+    by_ratio = arguments.stated("warmup_ratio") is not None  # of all steps, whose number is not known here
+    if not by_ratio and isinstance(warmup, int | float) and (1 <= warmup < INFINITE or not warmup):
         pairs["scheduler.params.warmup_num_steps"] = ("warmup_steps", max(1, int(warmup)))
     if isinstance(most, int | float) and 0 < most < INFINITE:
         pairs["scheduler.params.total_num_steps"] = ("max_steps", int(most))
@@ -214,7 +215,7 @@ def evaluates_alone(subject: Subject) -> Iterator[Hit]:
 
 
 def print_steps(subject: Subject) -> Iterator[Hit]:
-    if subject.setting.reader == ACCELERATE and subject.config.get("steps_per_print") not in (None, float("inf")):
+    if subject.setting.fills and subject.config.get("steps_per_print") not in (None, float("inf")):
         yield Hit("ZP809", ("steps_per_print",), "Accelerate sets it to infinity: DeepSpeed prints nothing",
                   "delete it")  # fmt: skip
 

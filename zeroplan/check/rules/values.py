@@ -12,7 +12,6 @@ from zeroplan.check.rules import answers
 from zeroplan.check.rules.names import FP16, OK, STAGE_2, STAGE_3
 from zeroplan.check.setting import TRAINER
 from zeroplan.check.subject import Entry, Subject
-from zeroplan.deepspeed.keys import KEYS, STRICT_SECTIONS
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.deepspeed.values import ANY_CASE, AUTO, DTYPES, FALSE, TRUE, expected, fault, stops
 from zeroplan.deepspeed.values import example as instead
@@ -36,7 +35,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "ZP113", ERROR, "A fraction where a whole number belongs", MODELS,
         example(STAGE_3 % ', "stage3_prefetch_bucket_size": 15099494.4'),
-        example(STAGE_3 % ', "stage3_prefetch_bucket_size": 15099494'), ISSUE + "6525",
+        example(STAGE_3 % ', "stage3_prefetch_bucket_size": 15099494'), ISSUE + "6525", since="0.15.0",
     ),
     Rule(
         "ZP114", ERROR, "zero_optimization or its stage as a list, as for the autotuner", "runtime/zero/config.py",
@@ -62,7 +61,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "ZP304", ERROR, "fp16.min_loss_scale is no whole number", "runtime/precision_config.py:155",
-        example(FP16 % ', "min_loss_scale": 0.5'), example(FP16 % ', "min_loss_scale": 1'),
+        example(FP16 % ', "min_loss_scale": 0.5'), example(FP16 % ', "min_loss_scale": 1'), since="0.17.1",
     ),
     Rule(
         "ZP317", ERROR, "communication_data_type in another spelling", "runtime/config.py:get_communication_data_type",
@@ -77,7 +76,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "ZP404", ERROR, "reduce_bucket_size 0", "runtime/zero/config.py:113",
         example(STAGE_2 % ', "reduce_bucket_size": 0'),
-        example(STAGE_2 % ', "reduce_bucket_size": 500000000'), since="0.19.8",
+        example(STAGE_2 % ', "reduce_bucket_size": 500000000'), since="0.19.6",
     ),
     Rule(
         "ZP503", ERROR, "A device for offloading that there is not", "runtime/zero/offload_config.py:OffloadDeviceEnum",
@@ -87,7 +86,8 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 DTYPE_KEYS = ("data_types.grad_accum_dtype", "data_types.param_dtype", "data_types.buffer_dtype")
 BY_PATH = {
-    "communication_data_type": "ZP317", "seq_parallel_communication_data_type": "ZP317", "fp16.loss_scale": "ZP306",
+    **dict.fromkeys(("communication_data_type", "seq_parallel_communication_data_type", "seq_parallel_comm_data_type"),
+                    "ZP317"), "fp16.loss_scale": "ZP306",
     "fp16.min_loss_scale": "ZP304", "zero_optimization.reduce_bucket_size": "ZP404",
     **dict.fromkeys(DTYPE_KEYS, "ZP314"), "zero_optimization.offload_param.device": "ZP503",
     "zero_optimization.offload_optimizer.device": "ZP503",
@@ -98,7 +98,7 @@ BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumul
 """They have rules of their own (rules/batch.py)."""
 COMPARED = ("fp16.enabled", "bf16.enabled")
 """Switches that the Trainer holds against TrainingArguments (transformers integrations/deepspeed.py:fill_match)."""
-WORDS = (*ANY_CASE, "log_level")
+WORDS = (*ANY_CASE, "log_level", "seq_parallel_comm_data_type")
 """Hand-read texts that DeepSpeed compares with its list."""
 
 
@@ -106,9 +106,9 @@ def strict_values(subject: Subject) -> Iterator[Hit]:
     """What the pydantic models refuse."""
     for entry in subject.entries:
         known = entry.known
-        if known is None or entry.section not in STRICT_SECTIONS:
+        if known is None or entry.section not in subject.table.strict:
             continue
-        if wrong := fault(known, entry.value):
+        if wrong := fault(known, entry.value, subject.table):
             yield _hit(subject, _rule(known, entry.value, wrong), entry, known)
         elif known.kind.startswith("boolean") and isinstance(entry.value, str) and entry.value.lower() in TRUE | FALSE:
             stops = subject.setting.reader == TRAINER and known.path in COMPARED
@@ -126,7 +126,7 @@ def _word(text: str) -> str:
 def _rule(known: Key, value: Any, wrong: str) -> str:
     if known.path == "zero_optimization.stage":
         return "ZP114" if isinstance(value, list) else "ZP401"
-    if known.path == "zero_optimization.reduce_bucket_size" and wrong != "range":
+    if known.path == "zero_optimization.reduce_bucket_size" and (wrong != "range" or value):
         return BY_FAULT[wrong]
     if known.kind.startswith("object"):
         return "ZP119"
@@ -148,10 +148,11 @@ def hand_read_values(subject: Subject) -> Iterator[Hit]:
     """What stops DeepSpeed in keys that no model validates."""
     for entry in subject.entries:
         known = entry.known
-        if known is None or entry.section in STRICT_SECTIONS or known.path in BATCH:
+        if known is None or entry.section in subject.table.strict or known.path in BATCH:
             continue
         filled = entry.value == AUTO and bool(known.auto) and subject.setting.fills
-        if not filled and _is_read(subject, known) and _stops(known, entry.value):
+        nothing = entry.name == "bfloat16" and entry.value is None  # null in bf16 is no section
+        if not filled and _is_read(subject, known) and (nothing or _stops(known, entry.value)):
             yield _hit(subject, _hand_rule(known, entry.value), entry, known)
 
 
@@ -198,9 +199,10 @@ def sections_in_old_form(subject: Subject) -> Iterator[Hit]:
     config = subject.config
     if config.get("zero_optimization") is not True or "allgather_size" not in config:
         return
-    value, target = config["allgather_size"], KEYS["zero_optimization.allgather_bucket_size"]
-    if wrong := fault(target, value):
-        entry = Entry(("allgather_size",), "", KEYS["allgather_size"], value)
+    keys, value = subject.table.keys, config["allgather_size"]
+    target = keys["zero_optimization.allgather_bucket_size"]
+    if wrong := fault(target, value, subject.table):
+        entry = Entry(("allgather_size",), "", keys["allgather_size"], value)
         yield _hit(subject, BY_FAULT[wrong], entry, target)
 
 

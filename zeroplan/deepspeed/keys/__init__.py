@@ -1,4 +1,4 @@
-"""The keys of ds_config.json that DeepSpeed 0.19.8 reads: one table for four uses."""
+"""The keys of ds_config.json that DeepSpeed 0.19.8 reads: one table for five uses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from zeroplan.deepspeed.keys import (
     zero,
     zero_stage3,
 )
-from zeroplan.deepspeed.keys.key import Key
+from zeroplan.deepspeed.keys.removed import REMOVED_KEYS
+from zeroplan.deepspeed.keys.table import KeyTable
+from zeroplan.sources import DEEPSPEED
 
 _MODULES = (
     batch,
@@ -46,9 +48,6 @@ _MODULES = (
     data_routing,
     other,
 )
-
-KEYS: dict[str, Key] = {known.path: known for module in _MODULES for known in module.KEYS}
-"""Every key by its dotted path, sections included."""
 
 STRICT_SECTIONS = frozenset(
     {
@@ -88,27 +87,12 @@ OPEN_SECTIONS = frozenset(
 )
 """Sections whose keys this table does not list in full, since another program or the user names them."""
 
-_SPELLINGS: dict[tuple[str, str], Key] = {
-    (known.section, spelling): known for known in KEYS.values() for spelling in (known.name, *known.aliases)
-}
-
-_CHILDREN: dict[str, tuple[Key, ...]] = {}
-for _known in KEYS.values():
-    _CHILDREN[_known.section] = (*_CHILDREN.get(_known.section, ()), _known)
-
-
-def key(path: str) -> Key | None:
-    """The key at a dotted path, aliases understood (bfloat16.enabled is bf16.enabled); None when unknown."""
-    section = ""
-    entry: Key | None = None
-    for part in path.split("."):
-        entry = _SPELLINGS.get((section, part))
-        if entry is None:
-            return None
-        section = entry.path
-    return entry
-
-
-def children(section: str = "") -> tuple[Key, ...]:
-    """The keys directly inside a section, in the table's order; without an argument the top level's."""
-    return _CHILDREN.get(section, ())
+CURRENT = KeyTable(
+    DEEPSPEED, (known for module in _MODULES for known in module.KEYS),
+    strict=STRICT_SECTIONS, open_sections=OPEN_SECTIONS, removed=REMOVED_KEYS,
+)  # fmt: skip
+"""The version that everything is compared with; `zeroplan.deepspeed.versions` has the others."""
+KEYS = CURRENT.keys
+"""Every key by its dotted path, sections included."""
+key = CURRENT.key
+children = CURRENT.children

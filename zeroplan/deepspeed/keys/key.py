@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 STAGE_3 = (3,)
 STAGES_1_2 = (1, 2)
@@ -54,7 +55,8 @@ class Key:
     survives: str = ""
     """Kinds that do not stop DeepSpeed, for a key that no model validates and that does not take just any. "number"
     and "integer" take true and false as well; "empty" is what Python counts as false, "full" the rest, "bit" 0, 1, true
-    and false, "numeric" a text that is a number. A section survives as object.
+    and false, "numeric" a text that is a number, "whole" one that is a whole number,
+    "blank" an empty text or list. A section survives as object.
     """
 
     plain: bool = False
@@ -62,6 +64,10 @@ class Key:
 
     settable: bool = True
     """Whether any value that JSON can hold is taken."""
+
+    def replaced(self, **fields: Any) -> Self:
+        """The key as another version has it."""
+        return replace(self, **fields) if fields else self
 
     @property
     def name(self) -> str:

@@ -1,0 +1,87 @@
+"""The DeepSpeed that a project asks for, as pip, Poetry, conda and lock files write it."""
+
+from __future__ import annotations
+
+import pytest
+
+from zeroplan.check.requirement import requirement_of
+
+CONFIG = '{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "leaf_module": {}}}'
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "ds.json").write_text(CONFIG, encoding="utf-8")
+
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return requirement_of("configs/ds.json")
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place", "version"),
+    [
+        ("requirements.txt", "torch\ndeepspeed==0.16.9  # pinned\n", "requirements.txt:2", "0.16.9"),
+        ("requirements-train.txt", "deepspeed[inf] ~= 0.15.0\n", "requirements-train.txt:1", "0.15.4"),
+        ("requirements.txt", "# deepspeed==0.15.0\ndeepspeed>=0.14,<0.17,!=0.16.9\n", "requirements.txt:2", "0.16.8"),
+        ("requirements.txt", "deepspeed @ git+https://github.com/deepspeedai/DeepSpeed@v0.16.4\n", "requirements.txt:1", "0.16.4"),
+        ("requirements.txt", "git+https://github.com/microsoft/DeepSpeed.git@v0.14.4\n", "requirements.txt:1", "0.14.4"),
+        ("pyproject.toml", '[project]\ndependencies = ["deepspeed==0.17.*"]\n', "pyproject.toml:2", "0.17.6"),
+        ("pyproject.toml", '[tool.poetry.dependencies]\ndeepspeed = "^0.16.4"\n', "pyproject.toml:2", "0.16.9"),
+        ("pyproject.toml", '[tool.poetry.dependencies]\ndeepspeed = {version = "0.16.4", optional = true}\n', "pyproject.toml:2", "0.16.4"),
+        ("poetry.lock", '[[package]]\nname = "deepspeed"\nversion = "0.18.3"\n', "poetry.lock:3", "0.18.3"),
+        ("uv.lock", '[[package]]\nname = "torch"\nversion = "2.9"\n[[package]]\nname = "deepspeed"\nversion = "0.18.2"\n', "uv.lock:6", "0.18.2"),
+        ("Pipfile.lock", '{"default": {"deepspeed": {"hashes": [], "version": "==0.15.2"}}}', "Pipfile.lock:1", "0.15.2"),
+        ("environment.yml", "dependencies:\n  - conda-forge::deepspeed=0.17.1\n", "environment.yml:2", "0.17.1"),
+        ("environment.yml", "dependencies:\n  - pip:\n    - deepspeed==0.17.2\n", "environment.yml:3", "0.17.2"),
+        ("setup.py", 'setup(install_requires=["torch", "deepspeed<=0.16.3"])\n', "setup.py:1", "0.16.3"),
+        ("Dockerfile", "FROM x\nRUN pip install torch \\\n    'deepspeed==0.16.1' && true\n", "Dockerfile:3", "0.16.1"),
+        ("requirements.txt", "deepspeed==0.9.5\n", "requirements.txt:1", None),
+        ("requirements.txt", "deepspeed>=0.20\n", "requirements.txt:1", None),
+        ("configs/requirements.txt", "deepspeed==0.16.9\n", "configs/requirements.txt:1", "0.16.9"),
+    ],
+)  # fmt: skip
+def test_how_people_write_it(project, name, text, place, version):
+    required = project(name, text)
+    assert (required.place, required.version) == (place, version)
+
+
+@pytest.mark.parametrize("text", ["deepspeed\n", "my-deepspeed==0.16.9\n", "deepspeed-mii==0.1.0\n", "# deepspeed==0.16.9\n"])
+def test_what_asks_for_no_version(project, text):
+    assert project("requirements.txt", text) is None
+
+
+def test_a_lock_goes_before_a_range(project, tmp_path):
+    (tmp_path / "uv.lock").write_text('[[package]]\nname = "deepspeed"\nversion = "0.18.2"\n', encoding="utf-8")
+    assert project("requirements.txt", "deepspeed>=0.14\n").version == "0.18.2"
+
+
+def test_the_nearest_folder_goes_before_others(project, tmp_path):
+    (tmp_path / "configs" / "requirements.txt").write_text("deepspeed==0.15.1\n", encoding="utf-8")
+    assert project("uv.lock", '[[package]]\nname = "deepspeed"\nversion = "0.18.2"\n').version == "0.15.1"
+
+
+def test_no_further_than_the_project(project, tmp_path, monkeypatch):
+    """Where no folder above is a repository's or the current one, the config's own alone is looked at."""
+    project("elsewhere/x.txt", "")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.16.9\n", encoding="utf-8")
+    assert requirement_of("../configs/ds.json") is None
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "more").mkdir()
+    assert requirement_of(str(tmp_path / "more" / "ds.json")).version == "0.16.9"
+
+
+def test_check_takes_it(project, zeroplan):
+    """leaf_module is a key since 0.18.0 (runtime/zero/leaf_module_config.py)."""
+    project("requirements.txt", "deepspeed==0.17.6\n")
+    ran = zeroplan("check", "configs/ds.json")
+    assert "leaf_module is read from DeepSpeed 0.18.0 on: 0.17.6 refuses it" in ran.out
+    assert "requirements.txt:1: deepspeed==0.17.6: checked as DeepSpeed 0.17.6" in ran.out
+    assert "ZP108" not in zeroplan("check", "configs/ds.json", "--deepspeed", "0.19.8").out

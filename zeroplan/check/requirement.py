@@ -1,0 +1,140 @@
+"""The DeepSpeed that a project asks for: what stands in requirements, lock files and Dockerfiles around a config."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from functools import cache
+from typing import NamedTuple
+
+from zeroplan.deepspeed.versions import versions
+
+LOCKS = ("poetry.lock", "uv.lock", "pdm.lock", "pylock.toml", "Pipfile.lock")
+FILES = (
+    *LOCKS, "requirements*.txt", "requirements*.in", "constraints*.txt", "pyproject.toml", "Pipfile",
+    "environment*.yml", "environment*.yaml", "setup.py", "setup.cfg", "*Dockerfile*", "*.dockerfile",
+)  # fmt: skip
+"""Where versions are asked for, the exact ones first."""
+LARGEST = 16_000_000
+OPERATOR = r"(?:===?|~=|!=|>=|<=|>|<)"
+SPECIFIERS = re.compile(
+    rf"""(?<![\w./-])deepspeed(?:\[[\w ,-]*\])?\s*(?P<all>{OPERATOR}\s*[\w.*+!]+(?:\s*,\s*{OPERATOR}\s*[\w.*+!]+)*)"""
+)
+"""As in deepspeed[dev]>=0.14,<0.17: requirements, pyproject.toml, setup.py, and what pip is given in a Dockerfile."""
+ASSIGNED = re.compile(
+    r"""^\s*["']?deepspeed["']?\s*[:=]\s*(?:\{[^}\n]*?version["']?\s*[:=]\s*)?"""
+    r"""["'](?P<all>[~^]?[=<>!]*\s*\d[\w.,*<>=! ]*)["']"""
+)
+"""As in deepspeed = "^0.16.4": Poetry's, and a Pipfile."""
+CONDA = re.compile(r"^\s*-\s*(?:[\w.-]+::)?deepspeed\s*=\s*(?P<all>\d[\w.*]*)")
+SOURCE = re.compile(r"deepspeed[\w.-]*(?:\.git)?@v?(?P<all>\d+\.\d+\.\d+)\b", re.IGNORECASE)
+"""As in git+https://github.com/deepspeedai/DeepSpeed@v0.16.4."""
+LOCKED = re.compile(r"""name\s*=\s*"deepspeed"\s*\n\s*version\s*=\s*"(?P<all>[^"\n]+)\"""")
+LOCKED_JSON = re.compile(r""""deepspeed"\s*:\s*\{[^{}]*?"version"\s*:\s*"==(?P<all>[^"\n]+)\"""")
+
+
+class Requirement(NamedTuple):
+    """What one line of a file asks for."""
+
+    specifiers: str
+    """As in >=0.14,<0.17."""
+    place: str
+    """File and line."""
+    version: str | None
+    """The newest known version that it allows; None where none is known."""
+
+    @property
+    def line(self) -> str:
+        asked = f"{self.place}: deepspeed{self.specifiers}"
+        if self.version is None:
+            known = versions()
+            return f"{asked}, of which nothing is known here ({known[0]} to {known[-1]}): checked as {known[-1]}"
+        return f"{asked}: checked as DeepSpeed {self.version}"
+
+
+def requirement_of(path: str) -> Requirement | None:
+    """What is asked for in a config's folder or, where nothing is, in the next above that says it, up to the root of
+    its repository or the folder that one is in.
+    """
+    here = os.getcwd()
+    folders = _folders(os.path.dirname(os.path.abspath(path)), here)
+    return next(filter(None, (_in_folder(folder, here) for folder in folders)), None)
+
+
+@cache
+def _folders(folder: str, here: str) -> tuple[str, ...]:
+    """A folder and those above it that belong to the same project; itself alone where nothing says where that ends."""
+    above = [folder]
+    while not (above[-1] == here or os.path.exists(os.path.join(above[-1], ".git"))):
+        parent = os.path.dirname(above[-1])
+        if parent == above[-1]:
+            return (folder,)
+        above.append(parent)
+    return tuple(above)
+
+
+@cache
+def _in_folder(folder: str, here: str) -> Requirement | None:
+    """The first of its files that says a version, named as seen from `here`."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if any(fnmatch(name, pattern) for pattern in FILES))
+    except OSError:
+        return None
+    order = {name: next(at for at, pattern in enumerate(FILES) if fnmatch(name, pattern)) for name in names}
+    paths = [os.path.join(folder, name) for name in sorted(names, key=lambda name: (order[name], name))]
+    return next((requirement for path in paths for requirement in _in_file(path, here)), None)
+
+
+def _in_file(path: str, here: str) -> Iterator[Requirement]:
+    """The first line that says a version."""
+    try:
+        if os.path.getsize(path) > LARGEST or not os.path.isfile(path):
+            return
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            text = stream.read()
+    except OSError:
+        return
+    place = os.path.relpath(path, here)
+    if os.path.basename(path) in LOCKS:
+        for pattern in (LOCKED, LOCKED_JSON):
+            if match := pattern.search(text):
+                yield _requirement(f"=={match['all']}", place, text.count("\n", 0, match.start("all")) + 1)
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        if "deepspeed" not in line.lower() or line.lstrip().startswith("#"):
+            continue
+        if specifiers := _specifiers(line):
+            yield _requirement(specifiers, place, number)
+
+
+def _specifiers(line: str) -> str:
+    """What a line asks for, as pip writes it; empty where it names no version."""
+    if match := SPECIFIERS.search(line):
+        return "".join(match["all"].split())
+    if match := ASSIGNED.search(line):
+        return _of_poetry("".join(match["all"].split()))
+    if match := CONDA.search(line) or SOURCE.search(line):
+        return f"=={match['all']}"
+    return ""
+
+
+def _of_poetry(text: str) -> str:
+    """^0.16.4 is >=0.16.4,<0.17, ~0.16.4 likewise, and a version alone is itself."""
+    if text[0] in "^~" and text[1:2] != "=":
+        first, second = [*text[1:].split("."), "0"][:2]
+        if text[0] == "^" and first not in ("", "0"):
+            return f">={text[1:]},<{int(first) + 1}"
+        return f">={text[1:]},<{first}.{int(second) + 1}"
+    return text if text[0] in "=<>!~" else f"=={text}"
+
+
+def _requirement(specifiers: str, place: str, line: int) -> Requirement:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        allowed = list(SpecifierSet(specifiers).filter(versions()))
+    except InvalidSpecifier:
+        allowed = []
+    return Requirement(specifiers, f"{place}:{line}", allowed[-1] if allowed else None)
