@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from copy import deepcopy
 from typing import Any
 
 from zeroplan.deepspeed.keys import KEYS
@@ -36,7 +37,7 @@ def pairs(count: int) -> list[dict[str, Any]]:
         for path in r.sample(paths(), r.choice([2, 2, 3])):
             known = KEYS.get(path)
             usual = [*known.choices, known.default, True, 1] if known is not None else [True, {"enabled": True}]
-            put(config, path, r.choice(usual if r.random() < 0.6 else VALUES))
+            put(config, path, deepcopy(r.choice(usual if r.random() < 0.6 else VALUES)))
         configs.append(config)
     return configs
 
