@@ -111,3 +111,52 @@ def test_where_a_key_is_read():
     assert read_elsewhere("zero_optimization", "zenflow", "0.16.9") == ("0.17.5", "")
     assert read_elsewhere("", "seq_parallel_comm_data_type", "0.19.8") == ("", "0.16.4")
     assert read_elsewhere("", "nobody", "0.16.9") is None
+
+
+UPGRADED = """{"train_batch_size": 8, "bf16": {"enabled": true}, "torch_autocast": {"enabled": false, "dtype": "bf16"},
+ "zero_optimization": {"stage": 2, "reduce_bucket_size": 0, "cpu_offload": true}}"""
+
+
+def test_what_an_upgrade_changes(zeroplan, tmp_path):
+    """reduce_bucket_size 0 is refused since 0.19.6, torch_autocast read since 0.17.2, pin_memory true since 0.19.5;
+    what both say of the batch (ZP206), the bucket, cpu_offload (ZP408) and pinning is no change.
+    """
+    (tmp_path / "ds.json").write_text(UPGRADED, encoding="utf-8")
+    ran = zeroplan("check", str(tmp_path / "ds.json"), "--upgrade", "0.16.9:0.19.8", "--format", "concise", "--ignore", "ZP514")
+    rules = sorted(line.split()[2].rstrip(":") for line in ran.out.splitlines()[:-1])
+    assert rules == ["ZP122", "ZP122", "ZP122", "ZP123", "ZP404"]
+    assert "pin_memory is true where nothing says it, and was false in 0.16.9" in ran.out
+    assert "gradient_clipping is 1.0 where nothing says it, and was 0.0 in 0.16.9" in ran.out
+    assert "immediate_grad_update is false where nothing says it, and was true in 0.16.9" in ran.out
+    assert ran.code == 1
+    small = zeroplan("check", str(tmp_path / "ds.json"), "--upgrade", "0.19.6:0.19.8")
+    assert "findings of both 4, of the older alone 0" in small.out
+    assert small.code == 0
+
+
+def test_an_upgrade_s_bytes(zeroplan, tmp_path):
+    """Blocks of page-locked memory are powers of two: by the ledger, locked less not locked."""
+    (tmp_path / "ds.json").write_text(UPGRADED.replace('"reduce_bucket_size": 0, ', ""), encoding="utf-8")
+    options = ("--model", "llama-3.1-8b", "--gpus", "8", "--gpu-mem", "80", "--format", "concise", "--select", "ZP122")
+    ran = zeroplan("check", str(tmp_path / "ds.json"), "--upgrade", "0.19.4:0.19.8", *options)
+    more = ran.out.partition("was false in 0.19.4: ")[2].partition(" more of a host")[0]
+    assert more.endswith("GiB")
+    assert float(more.removesuffix(" GiB")) > 1
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (("--upgrade", "0.19.8:0.16.9"), "0.19.8 is not before 0.16.9; write --upgrade 0.16.9:0.19.8"),
+        (("--upgrade", "0.16.9"), "expected two versions"),
+        (("--upgrade", "0.9.5:0.19.8"), "0.9.5 is not known"),
+        (("--upgrade", "0.16.9:0.19.8", "--deepspeed", "0.19.7"), "leave --deepspeed out"),
+        (("--upgrade", "0.16.9:0.19.8", "--fix"), "mends nothing"),
+        (("--deepspeed", "0.20.0"), "known are the releases from 0.14.0 to 0.19.8"),
+    ],
+)  # fmt: skip
+def test_versions_that_cannot_be_meant(zeroplan, tmp_path, options, word):
+    (tmp_path / "ds.json").write_text(UPGRADED, encoding="utf-8")
+    ran = zeroplan("check", str(tmp_path / "ds.json"), *options)
+    assert (ran.code, ran.out) == (2, "")
+    assert word in ran.err

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from zeroplan.catalog.files import LARGEST_CONFIG, STANDARD_INPUT, beside, read_text
+from zeroplan.check.accepted import WHAT, baseline, is_new, not_ignored, read_baseline
 from zeroplan.check.arguments import read_arguments
 from zeroplan.check.chosen import RuleSelection, names
 from zeroplan.check.files import CheckedFiles, check_arguments, check_file, findings_of, is_other
@@ -20,9 +21,11 @@ from zeroplan.check.mended import mended
 from zeroplan.check.proposed import without_edits
 from zeroplan.check.rules import RULES
 from zeroplan.cli import check_fix
-from zeroplan.errors import ContradictionError, QuantityError, shown
+from zeroplan.deepspeed.files import write_all
+from zeroplan.errors import ContradictionError, QuantityError, printable, shown
 from zeroplan.request.check_setting import CheckInputs, read_inputs, setting_of
 from zeroplan.request.options import Options
+from zeroplan.sources import DEEPSPEED
 
 if TYPE_CHECKING:
     from zeroplan.check.document import Document
@@ -51,6 +54,10 @@ class CheckCommand(NamedTuple):
     exit_zero: bool
     fix: bool = False
     diff: bool = False
+    upgrade: str | None = None
+    baseline: str | None = None
+    write_baseline: str | None = None
+    explains: bool = False
 
 
 def run(command: CheckCommand) -> int:
@@ -61,7 +68,7 @@ def run(command: CheckCommand) -> int:
     looked_at = [check_fix.Changed(name, text, text, (), stated) for name, text in about.texts.items()]
     jobs: list[Job] = []
     looked_at += [_looked_at(command, chosen, inputs, path, jobs) for path in configs(command.files)]
-    looked_at = _each_once(looked_at)
+    looked_at = _accepted(command, _each_once(looked_at))
     changes = command.diff and check_fix.show(looked_at)
     if not command.diff:
         if command.fix:
@@ -85,9 +92,23 @@ def _looked_at(
     if (command.fix or command.diff) and not is_other(name, text):
         result = mended(text, partial(_of_json, inputs, name), chosen.kept)
         return check_fix.Changed(name, text, result.text, result.done, without_edits(result.left), notes=notes)
+    before = len(jobs)
     checked = _checked(path, name, text, inputs, jobs)
+    if len(jobs) > before and inputs.setting.version != DEEPSPEED:
+        notes = [*notes, f"what fits is counted as DeepSpeed {DEEPSPEED} holds it"]
+    if (older := inputs.setting.upgrades_from) is not None:
+        checked = _changes(checked, _checked(path, name, text, inputs.of_version(older), []), inputs.setting)
     return check_fix.Changed(name, text, text, (), chosen.kept(checked.findings), checked.texts,
                              [*notes, *checked.notes])  # fmt: skip
+
+
+def _changes(newer: CheckedFiles, older: CheckedFiles, setting: Setting) -> CheckedFiles:
+    """What the newer version says and the older does not."""
+    before, after = ({(one.rule, one.file, one.path) for one in of.findings} for of in (older, newer))
+    left = [one for one in newer.findings if (one.rule, one.file, one.path) not in before]
+    stay, go = len(before & after), len(before - after)
+    note = f"DeepSpeed {setting.upgrades_from} to {setting.version}: findings of both {stay}, of the older alone {go}"
+    return replace(newer, findings=left, notes=[*newer.notes, note])
 
 
 def _as_required(inputs: CheckInputs, path: str) -> tuple[CheckInputs, list[str]]:
@@ -99,8 +120,7 @@ def _as_required(inputs: CheckInputs, path: str) -> tuple[CheckInputs, list[str]
     required = requirement_of(path)
     if required is None or required.version == inputs.setting.version:
         return inputs, []
-    version = required.version or inputs.setting.version
-    return inputs._replace(setting=replace(inputs.setting, version=version)), [required.line]
+    return inputs.of_version(required.version or inputs.setting.version), [required.line]
 
 
 def _each_once(files: Sequence[check_fix.Changed]) -> list[check_fix.Changed]:
@@ -119,6 +139,26 @@ def _of_json(inputs: CheckInputs, name: str, text: str) -> list[Finding]:
     return findings_of(name, text, inputs.setting, partial(setting_of, inputs))
 
 
+def _accepted(command: CheckCommand, files: Sequence[check_fix.Changed]) -> list[check_fix.Changed]:
+    """Without what comments silence and a baseline has; --write-baseline makes all that is left its own."""
+    files = [file._replace(left=not_ignored(file.left, {**file.beside, file.path: file.after})) for file in files]
+    if (target := command.write_baseline) is not None:
+        if os.path.exists(target):
+            read_baseline(target, read_text(target, WHAT, LARGEST_CONFIG))  # nothing else is replaced
+        findings = [finding for file in files for finding in file.left]
+        write_all({target: baseline(target, findings)}, force=True, named=lambda path: path)
+        click.echo(f"{printable(target)}: {len(findings)} finding{'s' * (len(findings) != 1)} accepted", err=True)
+        return [file._replace(left=[]) for file in files]
+    if command.baseline is None:
+        return files
+    accepted = read_baseline(command.baseline, read_text(command.baseline, WHAT, LARGEST_CONFIG))
+    files = [file._replace(left=is_new(command.baseline, accepted, file.left)) for file in files]
+    if gone := accepted.total():
+        place, several = printable(command.baseline), "s" * (gone != 1)
+        click.echo(f"{place}: {gone} accepted finding{several} no longer there", err=True)
+    return files
+
+
 def _chosen(command: CheckCommand) -> RuleSelection:
     if command.form not in FORMATS:
         raise QuantityError(f"--format: found {shown(command.form)}, expected {' or '.join(FORMATS)}")
@@ -126,6 +166,8 @@ def _chosen(command: CheckCommand) -> RuleSelection:
         raise ContradictionError("standard input is named twice; write - once")
     if command.fix and not command.diff and "-" in command.files:
         raise ContradictionError("--fix writes files and standard input is none; write --diff to see what would change")
+    if command.upgrade is not None and (command.fix or command.diff):
+        raise ContradictionError("--upgrade says what changes and mends nothing; write --deepspeed 0.19.8 --fix")
     return RuleSelection(names(command.select), names(command.ignore), command.fail_on)
 
 
@@ -138,7 +180,7 @@ def _inputs(command: CheckCommand) -> tuple[CheckInputs, CheckedFiles]:
         about = CheckedFiles(check_arguments(arguments), {command.trainer_args: text})
     inputs = read_inputs(
         command.options, reader=command.reader, accelerator=command.accelerator, version=command.version,
-        client_optimizer=command.client_optimizer, arguments=arguments,
+        client_optimizer=command.client_optimizer, arguments=arguments, upgrade=command.upgrade,
     )  # fmt: skip
     return inputs, about
 
@@ -186,12 +228,20 @@ def _show(
         lines_of = {name: text.split("\n") for name, text in {**file.beside, file.path: file.after}.items()}
         for finding in file.left:
             lines = lines_of[finding.file]
-            click.echo(report.concise(finding) if command.form == "concise" else report.full(finding, lines))
+            click.echo(_line(command, finding, lines))
     if command.form == "full":
         notes = dict.fromkeys(note for file in files for note in file.notes)
         for note in [*notes, *([planned.line] if planned else [])]:
             click.echo(note)
     click.echo(report.summary(findings, len(files)))
+
+
+def _line(command: CheckCommand, finding: Finding, lines: list[str]) -> str:
+    from zeroplan.report import check as report
+
+    if command.form == "concise":
+        return report.concise(finding)
+    return report.full(finding, lines) + (report.why(RULES[finding.rule]) if command.explains else "")
 
 
 def _for_programs(

@@ -38,6 +38,11 @@ def full(finding: Finding, lines_of_file: Sequence[str]) -> str:
     return "\n".join([*lines, f"  see {finding.link}"])
 
 
+def why(rule: Rule) -> str:
+    """Lines under a finding: what the rule is, its evidence and a config without it."""
+    return "\n".join(["", f"  why: {rule.title}; {rule.evidence}", f"  {_called('not in:', rule.good)[0]}"])
+
+
 def summary(findings: Sequence[Finding], files: int) -> str:
     """The last line."""
     where = f"in {files} file{'s' if files != 1 else ''}"
@@ -67,7 +72,11 @@ def explanation(rule: Rule) -> str:
     ])  # fmt: skip
 
 
+OPTIONS = {"reader": "for", "version": "deepspeed"}
+"""Options by the names that they have inside, where those differ."""
+
+
 def _called(word: str, example: Any) -> list[str]:
-    options = "".join(f" --{'for' if name == 'reader' else name.replace('_', '-')} {value}"
+    options = "".join(f" --{OPTIONS.get(name, name).replace('_', '-')} {value}"
                       for name, value in example.options)  # fmt: skip
     return [f"{word} {' '.join(example.text.split())}{f'   ({options.strip()})' if options else ''}"]

@@ -29,6 +29,7 @@ ACCELERATORS = ("cuda", "cpu")
 SWITCH = {"yes": True, "no": False}
 CLUSTER = ("gpus", "gpu", "gpu_mem", "host_mem", "nvme", "cluster", "hostfile")
 
+VERSION = r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}"
 
 class CheckInputs(NamedTuple):
     """What is the same for all files, read and checked once."""
@@ -44,25 +45,24 @@ class CheckInputs(NamedTuple):
     named: Callable[[str], Model | ZeroplanError] = lambda name: _named(name, online=False)
     """The model of a name that a training file has; or why there is none."""
 
+    def of_version(self, version: str) -> CheckInputs:
+        """The same of another DeepSpeed."""
+        return self._replace(setting=replace(self.setting, version=version, upgrades_from=None))
+
 
 def read_inputs(
     options: Options, *, reader: str | None = None, accelerator: str = "cuda", version: str | None = None,
-    client_optimizer: str | None = None, arguments: Arguments | None = None,
+    client_optimizer: str | None = None, arguments: Arguments | None = None, upgrade: str | None = None,
 ) -> CheckInputs:  # fmt: skip
     """Raises `ZeroplanError` for what cannot be meant."""
     for option, value, known in (("--for", reader, READERS), ("--accelerator", accelerator, ACCELERATORS),
                                  ("--client-optimizer", client_optimizer, tuple(SWITCH))):  # fmt: skip
         if value is not None and value not in known:
             raise QuantityError(f"{option}: found {shown(value)}, expected {' or '.join(known)}")
-    if version is not None and not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}", version):
-        raise QuantityError(f"--deepspeed: found {shown(version)}, expected a version; write --deepspeed 0.19.8")
-    setting = Setting(
+    setting = _of_versions(Setting(
         reader or READERS[0], None, accelerator, None if client_optimizer is None else SWITCH[client_optimizer],
         arguments=arguments, precision=options.precision, optimizer=options.optimizer,
-    )  # fmt: skip
-    if version is not None:
-        key_table(version)
-        setting = replace(setting, version=version, version_is_stated=True)
+    ), version, upgrade)  # fmt: skip
     if all(getattr(options, name) in (None, "") for name in OPTIONS):
         return CheckInputs(options, reader, setting, None, None, named=cache(partial(_named, online=False)))
     from zeroplan.request.cluster import read_cluster, read_headroom
@@ -84,6 +84,31 @@ def read_inputs(
     untrained = read_untrained(options, None)[0]
     file = arguments.file if arguments and arguments.of_other_tool else None
     return CheckInputs(options, reader, setting, cluster, read_trained(options, untrained, file), untrained)
+
+
+def _of_versions(setting: Setting, version: str | None, upgrade: str | None) -> Setting:
+    """With the DeepSpeed that is stated, and the one before it. Raises `ZeroplanError` for one that is not known."""
+    if version is not None and upgrade is not None:
+        raise ContradictionError("--upgrade names two versions and --deepspeed a third; leave --deepspeed out")
+    if version is not None and not re.fullmatch(VERSION, version):
+        raise QuantityError(f"--deepspeed: found {shown(version)}, expected a version; write --deepspeed 0.19.8")
+    if upgrade is not None:
+        older, version = _upgrade(upgrade)
+        setting = replace(setting, upgrades_from=older)
+    if version is None:
+        return setting
+    key_table(version)
+    return replace(setting, version=version, version_is_stated=True)
+
+
+def _upgrade(text: str) -> tuple[str, str]:
+    """The older and the newer version. Raises `ZeroplanError` for what are no two."""
+    older, colon, newer = text.partition(":")
+    if not (colon and re.fullmatch(VERSION, older) and re.fullmatch(VERSION, newer)):
+        raise QuantityError(f"--upgrade: found {shown(text)}, expected two versions; write --upgrade 0.16.9:0.19.8")
+    if not key_table(older).before(key_table(newer).version):
+        raise ContradictionError(f"--upgrade: {older} is not before {newer}; write --upgrade {newer}:{older}")
+    return older, newer
 
 
 def _with_model(options: Options) -> Options:

@@ -22,13 +22,14 @@ from zeroplan.check.rules import (
     precision,
     scheduler,
     trainer,
+    upgrade,
     values,
     zero,
 )
 from zeroplan.check.subject import Subject
 
 ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
-         integration, machine, model, trainer, launch, fit)
+         integration, machine, model, trainer, launch, upgrade, fit)
 
 RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}
 """Every rule by its id, in order."""

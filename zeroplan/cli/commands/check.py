@@ -28,6 +28,7 @@ STATED = ("config", "stage", "offload_optimizer", "offload_param", "rank", "back
     ),
     PanelOption(["--accelerator"], default="cuda", metavar="cuda|cpu", help="What it runs on."),
     PanelOption(["--deepspeed"], metavar="0.19.8", help="Of which version (the newest known)."),
+    PanelOption(["--upgrade"], metavar="0.16.9:0.19.8", help="What changes for the file between two versions."),
     PanelOption(
         ["form", "--format"], default="full", metavar="full|concise|json|github|sarif|markdown|junit",
         help="How findings are written.",
@@ -37,6 +38,9 @@ STATED = ("config", "stage", "offload_optimizer", "offload_param", "rank", "back
     PanelOption(
         ["--fail-on"], metavar="error|warning|advice", help="From which severity the exit code is 1."
     ),
+    PanelOption(["--baseline"], metavar="FILE", help="Findings that stand in it are accepted."),
+    PanelOption(["--write-baseline"], metavar="FILE", help="Write what is found now to such a file."),
+    PanelOption(["explains", "--explain"], is_flag=True, help="Why, beside each finding."),
     PanelOption(["--exit-zero"], is_flag=True, help="Exit code 0 whatever is found."),
     PanelOption(
         ["--fix"], is_flag=True, help="Mend what has one right answer. The rest of the file stays as it is."
@@ -45,8 +49,9 @@ STATED = ("config", "stage", "offload_optimizer", "offload_param", "rank", "back
 )  # fmt: skip
 def check(
     options: Words, files: tuple[str, ...], reader: str | None, trainer_args: str | None, client_optimizer: str | None,
-    accelerator: str, deepspeed: str | None, form: str, select: tuple[str, ...], ignore: tuple[str, ...],
-    fail_on: str | None, *, exit_zero: bool, fix: bool, diff: bool,
+    accelerator: str, deepspeed: str | None, upgrade: str | None, form: str, select: tuple[str, ...],
+    ignore: tuple[str, ...], fail_on: str | None, baseline: str | None, write_baseline: str | None, *, explains: bool,
+    exit_zero: bool, fix: bool, diff: bool,
 ) -> int:  # fmt: skip
     """What DeepSpeed refuses in a ds_config.json, ignores or does otherwise, and the line that mends it.
 
@@ -64,6 +69,7 @@ def check(
     refuse_several(options)
     return run(CheckCommand(
         files, Options(**options), reader or project.get("for"), trainer_args, client_optimizer, accelerator,
-        deepspeed or project.get("deepspeed"), form, select or project.get("select", ()),
+        deepspeed or (None if upgrade else project.get("deepspeed")), form, select or project.get("select", ()),
         ignore or project.get("ignore", ()), fail_on or project.get("fail-on", "warning"), exit_zero, fix, diff,
+        upgrade, baseline, write_baseline, explains,
     ))  # fmt: skip
