@@ -65,7 +65,7 @@ class Subject:
     document: Document
     setting: Setting
 
-    @property
+    @cached_property
     def table(self) -> KeyTable:
         """The keys of the DeepSpeed that runs."""
         return self.setting.table

@@ -29,6 +29,7 @@ def versions() -> tuple[str, ...]:
     return tuple(_history()["versions"])
 
 
+@cache
 def is_within(version: str, since: str, until: str) -> bool:
     """Whether a version is from `since` on and before `until`; empty ones are no bound."""
     return (not since or number(version) >= number(since)) and (not until or number(version) < number(until))

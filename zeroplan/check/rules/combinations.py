@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from zeroplan.check.edit import Edits, deleted
 from zeroplan.check.finding import ERROR, Hit
@@ -26,12 +27,16 @@ ALL = (*REFUSALS, *PRECISION_REFUSALS, *OPTIMIZER_REFUSALS, *ZENFLOW_REFUSALS, *
 TABLE = tuple(row for row in ALL if row.rule)
 
 
+@cache
+def _rows(version: str) -> tuple[Refusal, ...]:
+    """Those of a version."""
+    return tuple(row for row in TABLE if is_within(version, row.since, row.until))
+
+
 def combinations(subject: Subject) -> Iterator[Hit]:
     """Each row of the tables whose condition holds. Of a value that DeepSpeed refuses another rule speaks."""
     facts = subject.facts
-    for row in TABLE:
-        if not is_within(subject.setting.version, row.since, row.until):
-            continue
+    for row in _rows(subject.setting.version):
         try:
             holds = row.holds(facts)
         except ZeroplanError:
