@@ -12,10 +12,10 @@ def read_hostfile(path: str) -> dict[str, int]:
     """Slots by host. Raises `SpecError` for a bad line, a host named twice, or no host at all."""
     hosts: dict[str, int] = {}
     for number, raw in enumerate(read_text(path, "a DeepSpeed hostfile").splitlines(), start=1):
-        text = raw.split("#", 1)[0].strip()
-        if not text:
+        text = raw.strip()
+        if not text or text.startswith("#"):
             continue
-        match = re.fullmatch(r"(\S+)\s+slots=([0-9]{1,6})", text)
+        match = re.match(r"(\S+)\s+slots=([0-9]{1,6})(?![0-9])", text)  # DeepSpeed too looks at no more of the line
         place = f"{path}:{number}"
         if match is None or int(match[2]) == 0 or not match[1].isprintable():
             raise SpecError(place, shown(text), "a host and its GPUs", "worker-1 slots=8")

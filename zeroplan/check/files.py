@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,8 @@ from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import DEEPSPEED, Kind, block, is_script, is_yaml, kind_of, read_document, refuse
 from zeroplan.check.launch import FILE, SECTION, AccelerateConfig, as_yaml, field_of, inline
 from zeroplan.check.proposed import tried
-from zeroplan.check.rules import RULES
+from zeroplan.check.python_reader import is_python
+from zeroplan.check.rules import RULES, names, values
 from zeroplan.check.rules.launch import LAUNCH_CHECKS
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
@@ -35,6 +37,12 @@ Made = Callable[[Document, Setting, AccelerateConfig | None], Setting]
 """The setting of one config, which may follow from what it says."""
 EXPECTED = "a ds_config, an Accelerate config or TrainingArguments with a deepspeed in them"
 SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --config_file that is there"
+OF_ONE_KEY = frozenset(rule.id for room in (names, values) for rule in room.RULES)
+"""Rules that one key and its value are enough for."""
+TWICE = "ZP103"
+"""A dict of Python has each key once."""
+KEYS_SHOWN = 3
+CONSTANTS = re.compile(r"\b(?:true|false|null)\b")
 WORDS = (
     "base_model", "model", "model_name_or_path", "output_dir", "deepspeed", "deepspeed_config", "distributed_type",
     "compute_environment",
@@ -56,6 +64,8 @@ def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Mad
     """Raises `SpecError` for what is no config at all, and for what is another's file."""
     if is_script(name, text):
         return _started(name, text, setting, beside, made)
+    if is_python(name, text):
+        return _written_out(name, text, setting, made)
     if is_yaml(name, text):
         document = read_document(name, text, EXPECTED)
     elif (other := other_json(name, text)) is None:
@@ -68,7 +78,8 @@ def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Mad
 
 def is_other(name: str, text: str) -> bool:
     """Whether it is anything but a ds_config that is JSON, which alone is mended."""
-    return is_script(name, text) or is_yaml(name, text) or other_json(name, text) is not None
+    written = is_script(name, text) or is_python(name, text) or is_yaml(name, text)
+    return written or other_json(name, text) is not None
 
 
 def other_json(name: str, text: str) -> Document | None:
@@ -106,6 +117,33 @@ def _started(name: str, text: str, setting: Setting, beside: Beside, made: Made)
         raise SpecError(place, found, SCRIPTS)
     checked.notes += [f"{place}: {found}: not looked at" for place, found in left_out]
     return checked
+
+
+def _written_out(name: str, text: str, setting: Setting, made: Made) -> CheckedFiles:
+    """The configs that stand in a Python file; of one that other code fills in, what names and values alone say."""
+    from zeroplan.check.python_reader import literals  # where there is such a file
+
+    checked = CheckedFiles(texts={name: text})
+    found = literals(name, text)
+    if not found:
+        raise SpecError(name, "a Python file without a dict that is a DeepSpeed config", EXPECTED)
+    for literal in found:
+        document, line = literal.document, literal.document.place(literal.document.root.start).line
+        findings = check(document, made(document, replace(setting, reader=TRAINER), None) if literal.unknown
+                         else made(document, setting, None))  # fmt: skip
+        if literal.unknown:
+            findings = [one for one in findings if one.rule in OF_ONE_KEY]
+            keys = [*(path for _, path in literal.unknown[:KEYS_SHOWN]), *["..."] * (len(literal.unknown) > KEYS_SHOWN)]
+            decided = f"other code decides {', '.join(keys)}"
+            checked.notes.append(f"{name}:{line}: {decided}: names and values are checked alone")
+        checked.findings += [_as_python(one) for one in findings if one.rule != TWICE]
+    return checked
+
+
+def _as_python(finding: Finding) -> Finding:
+    """With the line to write as Python has it, and no edit."""
+    write = CONSTANTS.sub(lambda match: {"true": "True", "false": "False", "null": "None"}[match[0]], finding.write)
+    return replace(finding, write=write, edits=())
 
 
 def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Beside, made: Made) -> CheckedFiles:

@@ -12,9 +12,10 @@ from zeroplan.check.arguments import YAML
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import DEEPSPEED, JSON, OWN_KEYS, SCRIPT, Kind, kind_of, read_document
 from zeroplan.check.launch import AccelerateConfig
+from zeroplan.check.python_reader import WORDS
 from zeroplan.errors import SpecError, ZeroplanError, shown
 
-ENDINGS = (*JSON, *YAML, *SCRIPT)
+ENDINGS = (*JSON, *YAML, *SCRIPT, ".py")
 NAMED = re.compile(r"(?:^|[^a-z])(?:ds|deepspeed|zero[0-3]?)(?:[^a-z]|conf|$)")
 """How people name them: ds_config.json, deepspeed.json, zero3_offload.json, my-ds-config.json."""
 EXPECTED = "a ds_config.json"
@@ -59,6 +60,8 @@ def looks_like_config(path: str) -> bool:
     """By its name, where it is JSON; else by what stands in it: that it is a ds_config, has one or names one."""
     if path.lower().endswith(SCRIPT):
         return _starts_with_config(path)
+    if path.lower().endswith(".py"):
+        return _writes_config_out(path)
     is_named = not path.lower().endswith(YAML) and NAMED.search(os.path.basename(path).lower())
     return bool(is_named) or _has_config(path)
 
@@ -80,6 +83,19 @@ def _has_config(path: str) -> bool:
         is_file = isinstance(stated, str) and (stated.endswith(JSON) or tool_of(document.config) is not None)
         return is_file or isinstance(stated, dict)
     return kind is not Kind.OTHER
+
+
+def _writes_config_out(path: str) -> bool:
+    """Whether a Python file holds a config, and is Python."""
+    try:
+        text = read_text(path, EXPECTED, LARGEST_CONFIG)
+        if not any(word in text for word in WORDS):
+            return False
+        from zeroplan.check.python_reader import literals  # where there is such a file
+
+        return bool(literals(path, text))
+    except ZeroplanError:
+        return False
 
 
 def _starts_with_config(path: str) -> bool:

@@ -70,6 +70,12 @@ def read_inputs(
     from zeroplan.request.trained import read_trained
 
     options = _with_model(options)
+    if [name for name in OPTIONS if getattr(options, name) not in (None, "")] == ["hostfile"]:
+        from zeroplan.catalog.hostfile import read_hostfile
+
+        ranks = sum(read_hostfile(options.hostfile or "").values())  # of which the batch wants the sum alone
+        setting = replace(setting, gpus=ranks)
+        return CheckInputs(options, reader, setting, None, None, named=cache(partial(_named, online=False)))
     said = any(getattr(options, name) is not None for name in CLUSTER)
     cluster = read_cluster(options, 1)[0] if said else None
     if cluster is not None and (options.gpus or options.hostfile):

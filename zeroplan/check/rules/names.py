@@ -138,6 +138,8 @@ def _of_another_version(subject: Subject, entry: Entry) -> Hit | None:
     read = f"is read from DeepSpeed {newer} on" if newer else f"was read until DeepSpeed {older}"
     does = "refuses it" if strict else "ignores it without a word"
     write = f'delete it, or pip install "deepspeed>={newer}"' if newer else "delete it"
+    if (entry.section, entry.name) == ("compile", "enabled"):
+        write = "delete it; engine.compile() in the script compiles"
     return Hit("ZP108" if strict else "ZP105", entry.path, f"{named(entry.name)} {read}: {version} {does}", write)
 
 

@@ -176,6 +176,12 @@ def foreign_optimizer(subject: Subject) -> Iterator[Hit]:
     arguments, optimizer = setting.arguments, setting.optimizer
     if setting.reader == TRAINER and arguments is not None and optimizer is None:
         optimizer = str(arguments("optim"))
+    raw = setting.reader not in (TRAINER, ACCELERATE)
+    if optimizer is None and setting.client_optimizer and raw:
+        yield Hit("ZP516", subject.spelled("zero_optimization.offload_optimizer"), "the script's optimizer beside an "
+                  "offloaded one: DeepSpeed refuses all but its own for the CPU (--optimizer says which it is)",
+                  "deepspeed.ops.adam.DeepSpeedCPUAdam in the script, or "
+                  '"zero_force_ds_cpu_optimizer": false', WARNING)  # fmt: skip
     if optimizer is None or optimizer in AS_DEEPSPEEDS_OWN:
         return
     path, write = subject.spelled("zero_optimization.offload_optimizer"), '"zero_force_ds_cpu_optimizer": false'

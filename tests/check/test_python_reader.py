@@ -1,0 +1,100 @@
+"""Configs that stand in Python files as dict literals."""
+
+from __future__ import annotations
+
+import pytest
+
+from zeroplan.check.python_reader import literals
+
+TRAIN = '''import deepspeed
+MICRO, BIG = 4, 2 ** 20
+STEPS = 2
+ds_config = {
+    "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": STEPS,
+    "bf16": {"enabled": True, "loss_scale": 0},  # ä
+    "zero_optimization": {"stage": 2, "reduce_bucket_size": 5 * 2**20, "overlap_com": True},
+}
+model = {"hidden_size": 64, "optimizer": "adam"}
+'''
+DECIDED = '''def main(args):
+    deepspeed.initialize(config=dict(train_batch_size=args.bs, fp16=None, zero_optimization={"stage": args.stage, "bla": 1}))
+'''
+
+
+@pytest.fixture
+def check(tmp_path, monkeypatch, zeroplan):
+    monkeypatch.chdir(tmp_path)
+
+    def run(text, *options):
+        (tmp_path / "train.py").write_text(text, encoding="utf-8")
+        return zeroplan("check", "train.py", "--format", "concise", *options)
+
+    return run
+
+
+def configs(text):
+    return [one.document.config for one in literals("train.py", text)]
+
+
+def test_what_a_literal_says():
+    """Arithmetic and names that one line of the module sets are worked out."""
+    assert configs(TRAIN) == [{
+        "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, "bf16": {"enabled": True, "loss_scale": 0},
+        "zero_optimization": {"stage": 2, "reduce_bucket_size": 5_242_880, "overlap_com": True},
+    }]  # fmt: skip
+
+
+def test_findings_stand_at_their_lines_as_python(check):
+    ran = check(TRAIN)
+    assert "train.py:6:31: error ZP302" in ran.out
+    assert 'train.py:7:72: error ZP108: overlap_com is no key of zero_optimization: DeepSpeed refuses it; write: "overlap_comm": True' in ran.out
+    assert ran.code == 1
+
+
+def test_what_other_code_decides_is_not_judged(check):
+    """Of a stage that nobody knows no combination is told; a key that there is not is none at any."""
+    ran = check(DECIDED, "--format", "full")
+    assert "ZP108" in ran.out
+    assert "ZP203" not in ran.out
+    assert "train.py:2: other code decides train_batch_size, zero_optimization.stage: names and values are checked alone" in ran.out
+
+
+@pytest.mark.parametrize("change", ['ds_config["train_batch_size"] = n', "ds_config.update(batch)", 'ds_config["bf16"]["enabled"] = False'])
+def test_a_dict_that_is_changed_later(check, change):
+    ran = check('ds_config = {"zero_optimization": {"stage": 2}, "fp16": {"enabled": True}}\n' + change + "\n", "--format", "full")
+    assert (ran.code, "ZP203" in ran.out) == (0, False)
+    assert "what line 2 sets" in ran.out
+
+
+def test_a_name_that_two_lines_set_is_not_known():
+    assert literals("x.py", "A = 1\nA = 2\nds_config = {'train_batch_size': A, 'fp16': {}}\n")[0].unknown == ((3, "train_batch_size"),)
+
+
+@pytest.mark.parametrize("text", ['x = {"fp16": True}\n', "x = {}\n", 'x = {"optimizer": 1, "scheduler": 2}\n', "", "x = {**a, 'b': 1}\n"])
+def test_other_dicts_are_none(text):
+    assert literals("x.py", text) == []
+
+
+def test_a_power_that_nobody_waits_for():
+    text = 'ds_config = {"train_batch_size": 9 ** 9 ** 9, "fp16": {}}\n'
+    assert literals("x.py", text)[0].unknown == ((1, "train_batch_size"),)
+
+
+def test_a_folder_is_walked_for_them(check, tmp_path, zeroplan):
+    check(TRAIN)
+    (tmp_path / "broken.py").write_text('x = {"zero_optimization"\n', encoding="utf-8")
+    ran = zeroplan("check", ".", "--format", "concise")
+    assert "train.py:6:31: error ZP302" in ran.out
+    assert "in 1 file" in ran.out
+
+
+@pytest.mark.parametrize(("text", "word"), [("x = ", "text that is not Python"), ("x = 1\n", "a Python file without a dict")])
+def test_what_holds_none(check, text, word):
+    ran = check(text)
+    assert (ran.code, ran.out) == (2, "")
+    assert word in ran.err
+
+
+def test_nothing_is_written_into_code(check, tmp_path):
+    check(TRAIN, "--fix")
+    assert (tmp_path / "train.py").read_text(encoding="utf-8") == TRAIN

@@ -1,0 +1,193 @@
+"""Configs that stand in Python files as dict literals; nothing of the file runs."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from zeroplan.check.document import Document, Member, ValueNode
+from zeroplan.check.kind import is_config
+from zeroplan.deepspeed.keys import key
+from zeroplan.deepspeed.values import AUTO
+from zeroplan.errors import SpecError
+
+NAMED = re.compile(r"(?:^|_)(?:ds|deepspeed)_?(?:config|cfg|params|dict)|^(?:deepspeed|config_params)$", re.IGNORECASE)
+"""How variables and arguments are called that hold a config."""
+WORDS = ("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size")
+"""One of them is in every file that holds a config."""
+CHANGING = ("update", "setdefault", "pop", "clear")
+LARGEST_POWER = 64
+ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Pow: operator.pow,
+}  # fmt: skip
+
+
+class Literal(NamedTuple):
+    """A config, and what of it other code decides."""
+
+    document: Document
+    unknown: tuple[tuple[int, str], ...]
+    """Lines and paths of keys whose values are no literals."""
+
+
+class _UnknownError(Exception):
+    """A value that other code decides."""
+
+
+def is_python(name: str, text: str) -> bool:
+    first = text[: text.find("\n")] if text.startswith("#!") else ""
+    return name.lower().endswith(".py") or "python" in first
+
+
+def literals(name: str, text: str) -> list[Literal]:
+    """The configs of a file in its order. Raises `SpecError` for what is no Python."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise SpecError(f"{name}:{error.lineno or 1}", f"text that is not Python ({error.msg})", "Python") from error
+    except (RecursionError, MemoryError, ValueError) as error:
+        raise SpecError(name, "text that is not Python", "Python") from error
+    reader = _Reader(name, text, _constants(tree))
+    changed = _changed(tree)
+    dicts = [(node, named) for node, named in _dicts(tree, "") if reader.is_one(node, named)]
+    found = [reader.literal(node, changed.get(named, ())) for node, named in dicts]
+    return sorted(found, key=lambda one: one.document.root.start)
+
+
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """What names of the module stand for that one line alone sets, to a number, text or switch."""
+    nodes = list(ast.walk(tree))
+    stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    stored.update(node.arg for node in nodes if isinstance(node, ast.arg))
+    values: dict[str, ast.expr] = {}
+    for statement in tree.body:
+        target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+        if isinstance(target, ast.Name) and stored[target.id] == 1:
+            assert isinstance(statement, ast.Assign)
+            if isinstance(statement.value, ast.Constant | ast.UnaryOp | ast.BinOp):
+                values[target.id] = statement.value
+    return values
+
+
+def _changed(tree: ast.Module) -> dict[str, list[tuple[int, str]]]:
+    """Where dicts are changed after they were written out: lines, by the name of the dict."""
+    changed: dict[str, list[tuple[int, str]]] = {}
+    for node in ast.walk(tree):
+        target: ast.AST | None = None
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            target = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
+            target = node.func.value
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        name = getattr(target, "id", getattr(target, "attr", None))
+        if name is not None:
+            changed.setdefault(name, []).append((node.lineno, f"what line {node.lineno} sets"))  # type: ignore[attr-defined]
+    return changed
+
+
+def _dicts(node: ast.AST, named: str) -> Iterator[tuple[ast.expr, str]]:
+    """The outermost dicts below a node, each with the name that it is given to."""
+    if _pairs(node) is not None:
+        assert isinstance(node, ast.expr)
+        yield node, named
+        return
+    if isinstance(node, ast.Assign):
+        target = node.targets[0]
+        yield from _dicts(node.value, getattr(target, "id", getattr(target, "attr", "")))
+        return
+    if isinstance(node, ast.keyword):
+        yield from _dicts(node.value, node.arg or "")
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _dicts(child, "")
+
+
+def _pairs(node: ast.AST) -> list[tuple[Any, ast.AST, ast.expr]] | None:
+    """Names, their nodes and values of {...} or dict(...); None for anything else."""
+    if isinstance(node, ast.Dict):
+        return [(one.value if isinstance(one, ast.Constant) else None, one or value, value)
+                for one, value in zip(node.keys, node.values, strict=True)]  # fmt: skip
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
+        return [(one.arg, one, one.value) for one in node.keywords]
+    return None
+
+
+class _Reader:
+    """Nodes of the tree of a config, built from those of Python's."""
+
+    def __init__(self, name: str, text: str, constants: dict[str, ast.expr]) -> None:
+        self.name, self.text, self.constants = name, text, constants
+        self.lines = text.split("\n")
+        self.starts = [0]
+        for line in self.lines:
+            self.starts.append(self.starts[-1] + len(line) + 1)
+        self.unknown: list[tuple[int, str]] = []
+
+    def is_one(self, node: ast.expr, named: str) -> bool:
+        """By its keys; by the name that it is given to where all of them are DeepSpeed's."""
+        names = [name for name, _, _ in _pairs(node) or () if isinstance(name, str)]
+        sections: dict[str, Any] = {name: {} if _pairs(value) is not None else None
+                                    for name, _, value in _pairs(node) or () if isinstance(name, str)}  # fmt: skip
+        ours = bool(names) and all(key(name) for name in names)
+        return is_config(sections) or (ours and NAMED.search(named) is not None)
+
+    def literal(self, node: ast.expr, changed: Iterable[tuple[int, str]]) -> Literal:
+        """The config of a dict; `changed`: what other lines change of it."""
+        self.unknown = list(changed)
+        root = self._object(node, "")
+        return Literal(Document(self.name, self.text, root), tuple(self.unknown))
+
+    def _object(self, node: ast.expr, path: str) -> ValueNode:
+        members: dict[str, Member] = {}
+        for name, place, value in _pairs(node) or ():
+            if not isinstance(name, str):
+                self.unknown.append((value.lineno, f"{path}*"))
+                continue
+            inner = self._value(value, f"{path}{name}")
+            if inner is not None:
+                start = self._offset(place.lineno, place.col_offset)  # type: ignore[attr-defined]
+                members[name] = Member(name, start, start + len(name) + 2, inner)
+        return ValueNode(*self._span(node), members=list(members.values()))
+
+    def _value(self, node: ast.expr, path: str) -> ValueNode | None:
+        """None for what other code decides; where the Trainer would fill it, "auto" stands for it."""
+        if _pairs(node) is not None:
+            return self._object(node, f"{path}.")
+        if isinstance(node, ast.List | ast.Tuple):
+            items = [self._value(one, path) for one in node.elts]
+            return None if None in items else ValueNode(*self._span(node), items=[one for one in items if one])
+        try:
+            return ValueNode(*self._span(node), scalar=self._scalar(node))
+        except (_UnknownError, ArithmeticError, TypeError):
+            self.unknown.append((node.lineno, path))
+        known = key(path)
+        return ValueNode(*self._span(node), scalar=AUTO) if known is not None and known.auto else None
+
+    def _scalar(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, bool | int | float | str)):
+            return node.value
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -self._scalar(node.operand)
+        if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
+            left, right = self._scalar(node.left), self._scalar(node.right)
+            if isinstance(left, str) or (isinstance(node.op, ast.Pow) and not abs(right) <= LARGEST_POWER):
+                raise _UnknownError
+            return ARITHMETIC[type(node.op)](left, right)
+        if isinstance(node, ast.Name) and node.id in self.constants:
+            return self._scalar(self.constants[node.id])
+        raise _UnknownError
+
+    def _span(self, node: ast.expr) -> tuple[int, int]:
+        end = self._offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+        return self._offset(node.lineno, node.col_offset), end
+
+    def _offset(self, line: int, column: int) -> int:
+        """Of a line, from 1, and a column in bytes of UTF-8."""
+        before = self.lines[line - 1].encode("utf-8")[:column]
+        return self.starts[line - 1] + len(before.decode("utf-8", errors="ignore"))
