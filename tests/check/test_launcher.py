@@ -170,3 +170,44 @@ def test_estimate_asks_for_the_config_itself(check, zeroplan):
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert "run.sh: found a shell script" in ran.err
     assert "write --config ds.json" in ran.err
+
+
+CONFIG = '{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2, "overlap_com": true}}'
+LLAMA_FACTORY = ("model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\nfinetuning_type: full\ndeepspeed: ds.json\n"
+                 "per_device_train_batch_size: 1\noutput_dir: x\nbf16: true\n")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-7B --deepspeed ds.json --bf16 true",
+        "trl sft --model_name_or_path x --deepspeed ds.json --bf16",
+        "FORCE_TORCHRUN=1 llamafactory-cli train lf.yaml",
+        "accelerate launch --num_processes 8 -m axolotl.cli.train lf.yaml",
+    ],
+)
+def test_other_tools_launchers(zeroplan, tmp_path, monkeypatch, line):
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("ds.json", CONFIG), ("lf.yaml", LLAMA_FACTORY), ("run.sh", f"#!/bin/bash\n{line}\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    ran = zeroplan("check", "run.sh", "--format", "concise")
+    column = CONFIG.index('"overlap_com"') + 1
+    assert f"ds.json:1:{column}: error ZP108: overlap_com is no key" in ran.out
+    assert "ZP309" not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "word"),
+    [
+        ("run.sh", "swift sft --model x --deepspeed zero3\n", 'run.sh:1: found "zero3", a config of ms-swift'),
+        ("swift.yaml", "deepspeed: zero3\nlearning_rate: 1.0e-4\nper_device_train_batch_size: 1\n",
+         'found deepspeed "zero3", a config of ms-swift\'s own package'),
+        ("run.log", "[2026-11-27 07:00:00,000] [INFO] [config.py:735:__init__] Config\n", "found a log"),
+    ],
+)  # fmt: skip
+def test_what_is_named_as_what_it_is(zeroplan, tmp_path, monkeypatch, name, text, word):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    ran = zeroplan("check", name)
+    assert (ran.code, ran.out) == (2, "")
+    assert word in ran.err

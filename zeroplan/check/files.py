@@ -39,6 +39,8 @@ EXPECTED = "a ds_config, an Accelerate config or TrainingArguments with a deepsp
 SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --config_file that is there"
 OF_ONE_KEY = frozenset(rule.id for room in (names, values) for rule in room.RULES)
 """Rules that one key and its value are enough for."""
+LOG = re.compile(r"\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:,]+\] \[[A-Z]+\]")
+"""How a line of DeepSpeed's log begins."""
 TWICE = "ZP103"
 """A dict of Python has each key once."""
 KEYS_SHOWN = 3
@@ -62,6 +64,8 @@ class CheckedFiles:
 
 def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """Raises `SpecError` for what is no config at all, and for what is another's file."""
+    if LOG.match(text):
+        raise SpecError(name, "a log", EXPECTED, f"zeroplan observe {name}")
     if is_script(name, text):
         return _started(name, text, setting, beside, made)
     if is_python(name, text):
@@ -96,7 +100,7 @@ def other_json(name: str, text: str) -> Document | None:
 
 def _started(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """The configs that a script gives to the training runs that it starts, with what it states of each."""
-    from zeroplan.check.launcher import launches  # where there is such a file
+    from zeroplan.check.launcher import SWIFT_OWN, launches  # where there is such a file
 
     checked, left_out = CheckedFiles(texts={name: text}), list[tuple[str, str]]()
     for launch in launches(name, text):
@@ -104,7 +108,8 @@ def _started(name: str, text: str, setting: Setting, beside: Beside, made: Made)
         if word is None or word.text is None:
             left_out.append((where, "a config whose name follows from what no line sets"))
         elif (file := beside(word.text)) is None:
-            left_out.append((where, f"{said(word.text)}, which is not there"))
+            own = word.text in SWIFT_OWN
+            left_out.append((where, f"{said(word.text)}, {'a config of ms-swift' if own else 'which is not there'}"))
         else:
             inner = _given(launch, file, setting, beside, made)
             checked.findings += inner.findings
@@ -273,7 +278,10 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
         config = block(document)
         checked.findings += check(config, made(config, setting, None))
     elif (named_file := beside(str(member.node.scalar))) is None:
-        raise SpecError(document.name, f"deepspeed {said(member.node.scalar)}, which is not there", "a ds_config.json")
+        from zeroplan.check.launcher import SWIFT_OWN
+
+        own = "a config of ms-swift's own package" if member.node.scalar in SWIFT_OWN else "which is not there"
+        raise SpecError(document.name, f"deepspeed {said(member.node.scalar)}, {own}", "a ds_config.json")
     else:
         inner, checked.texts[named_file[0]] = _reached(*named_file, setting, made)
         checked.findings += inner

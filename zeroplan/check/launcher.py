@@ -1,5 +1,5 @@
-"""What a script gives to `deepspeed`, `accelerate launch`, `torchrun` and `srun`: the config, the ranks, the Trainer's
-arguments, each with its place.
+"""What a script gives to `deepspeed`, `accelerate launch`, `torchrun`, `srun`, ms-swift, TRL, LLaMA-Factory and
+axolotl: the config, the ranks, the Trainer's arguments, each with its place.
 
 Options as deepspeed 0.19.8 (launcher/runner.py), accelerate 1.15 (commands/launch.py), torch 2.14
 (distributed/run.py) and Slurm's sbatch have them.
@@ -16,7 +16,12 @@ from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, TRAINER
 from zeroplan.check.shell import Word, commands, is_number
 
-LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3")
+LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3", "swift", "trl",
+             "llamafactory-cli", "axolotl")  # fmt: skip
+OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
+"""What takes a training file and names no config beside it."""
+SWIFT_OWN = ("zero0", "zero1", "zero2", "zero3", "zero2_offload", "zero3_offload")
+"""Names of configs that lie in ms-swift's own package."""
 MODULES = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
     "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed",
@@ -95,6 +100,9 @@ def _launch(document: Document, words: list[Word], allotted: int | None) -> Laun
         if not rest or rest[0].text != "launch":
             return None
         rest = rest[1:]
+    line = document.place(words[at].start).line
+    if (file := _training_file(words[at:])) is not None:
+        return Launch(launcher, line, None, TRAINER, file, None, None)
     script = next((place for place, word in enumerate(rest) if (word.text or "").endswith(".py")), None)
     own, given = (rest, rest) if script is None else (rest[:script], rest[script + 1 :])
     options, arguments = dict(_options(own)), list(_options(given))
@@ -102,10 +110,17 @@ def _launch(document: Document, words: list[Word], allotted: int | None) -> Laun
     accelerate = options.get("--config_file") if launcher == "accelerate" else None
     if launcher == "accelerate" and config is None:
         config, reader = options.get("--deepspeed_config_file"), ACCELERATE
-    stated, unknown = _arguments(document, arguments)
-    line = document.place(words[at].start).line
+    stated, unknown = _arguments(document, arguments, certain=launcher in ("swift", "trl"))
     gpus = _ranks(launcher, options) or (allotted if launcher.startswith("python") or launcher == "deepspeed" else None)
     return Launch(launcher, line, config, reader, accelerate, gpus, None if unknown else stated, unknown)
+
+
+def _training_file(words: Sequence[Word]) -> Word | None:
+    """The file of `llamafactory-cli train FILE` and `axolotl train FILE`, and of axolotl's module."""
+    at = next((at for at, word in enumerate(words) if (word.text or "").rpartition("/")[2] in OF_FILES), None)
+    if at is None:
+        return None
+    return next((word for word in words[at + 1 :] if (word.text or "").endswith((".yaml", ".yml", ".json"))), None)
 
 
 def _options(words: Sequence[Word]) -> Iterator[tuple[str, Word]]:
@@ -147,12 +162,16 @@ def _product(nodes: str | None, per_node: str | None) -> int | None:
     return int(known[0]) * int(known[1]) or None if len(known) == 2 else None
 
 
-def _arguments(document: Document, stated: list[tuple[str, Word]]) -> tuple[Arguments | None, tuple[str, ...]]:
-    """TrainingArguments of these options, each at its place in the script, and those that are not known."""
+def _arguments(
+    document: Document, stated: list[tuple[str, Word]], *, certain: bool
+) -> tuple[Arguments | None, tuple[str, ...]]:  # fmt: skip
+    """TrainingArguments of these options, each at its place in the script, and those that are not known; `certain`: no
+    option has to tell that they are the Trainer's.
+    """
     members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
     bearing = [(name, word) for name, word in members if name in OWN or name in DEFAULTS or name == "deepspeed"]
     unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
-    if not any(name in OWN for name, _word in bearing):
+    if not certain and not any(name in OWN for name, _word in bearing):
         return None, ()
     nodes = [
         Member(name, word.start, word.end, ValueNode(word.start, word.end, scalar=_value(word.text or "")))
