@@ -1,7 +1,4 @@
-"""Defaults of DeepSpeed's keys, by version: what a config that says nothing means, and what a plan need not write.
-
-`KEYS` has those of the version that everything is compared with; another version has a row here with what differs.
-"""
+"""Defaults of DeepSpeed's keys, by version: what a config that says nothing means, and what a plan need not write."""
 
 from __future__ import annotations
 
@@ -9,12 +6,9 @@ from functools import cache
 from typing import Any
 
 from zeroplan.deepspeed.keys import KEYS
-from zeroplan.errors import ContradictionError
+from zeroplan.deepspeed.versions import key_table
 from zeroplan.sources import DEEPSPEED
 
-CHANGED: dict[str, dict[str, object]] = {DEEPSPEED: {}}
-"""By version, defaults that are not those of `KEYS`, by path, as in {"0.20.0": {"gradient_clipping": 1.0}}: of `FIELDS`
-alone, whose reading and writing follow. Of any other key `strategy_defaults` raises `NotImplementedError`."""
 ZERO_FIELDS = {
     "reduce_bucket_size": "reduce_bucket_size",
     "allgather_bucket_size": "allgather_bucket_size",
@@ -60,19 +54,16 @@ FIELDS: dict[str, str] = {
 
 def default(path: str, version: str = DEEPSPEED) -> Any:
     """What DeepSpeed takes where nobody writes the key. Raises `ContradictionError` for a version that is not known."""
-    if version not in CHANGED:
-        raise ContradictionError(
-            f"DeepSpeed {version} is not known; known are {', '.join(CHANGED)}, and all is compared with "
-            f"{DEEPSPEED}"
-        )
-    return CHANGED[version].get(path, KEYS[path].default)
+    return key_table(version).keys.get(path, KEYS[path]).default
 
 
 @cache
 def strategy_defaults(version: str = DEEPSPEED) -> dict[str, Any]:
-    """Each field of `Strategy` that a key of its own sets, with that key's default."""
-    if others := CHANGED.get(version, {}).keys() - FIELDS.keys():
-        raise NotImplementedError(f"DeepSpeed {version}: reading takes no other default of {', '.join(sorted(others))}")
+    """Each field of `Strategy` that a key of its own sets, with that key's default. Raises `NotImplementedError` where
+    a version has another default of a key that changes bytes and that is none of these: reading would not follow it.
+    """
+    moving = [known for known in KEYS.values() if known.moves_bytes and known.path not in FIELDS]
+    others = sorted(known.path for known in moving if default(known.path, version) != known.default)
+    if others:
+        raise NotImplementedError(f"DeepSpeed {version}: reading takes no other default of {', '.join(others)}")
     return {field: default(path, version) for path, field in FIELDS.items()}
-
-
