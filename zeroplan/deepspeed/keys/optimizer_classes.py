@@ -23,7 +23,7 @@ CLASS_PARAMS: dict[str, tuple[str, ...]] = {
     "torch.AdamW": (*_ADAM, *_TORCH, "fused"),
     "torch.Adamax": (*_DECAY, *_TORCH, "betas", "eps"),
     "torch.LBFGS": ("lr", "max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size",
-                    "line_search_fn"),
+                    "line_search_fn", "maximize"),
     "torch.Muon": (*_DECAY, "momentum", "nesterov", "ns_coefficients", "eps", "ns_steps", "adjust_lr_fn"),
     "torch.NAdam": (*_DECAY, *_TORCH, "betas", "eps", "momentum_decay", "decoupled_weight_decay"),
     "torch.RAdam": (*_DECAY, *_TORCH, "betas", "eps", "decoupled_weight_decay"),
