@@ -21,7 +21,7 @@ MEANINGS = {
 
 def page(rule: Rule) -> str:
     """What a rule is, a config in which it is found with what is said of it, and one in which it is not."""
-    versions = [f"from DeepSpeed {rule.since} on"] if rule.since else []
+    versions = [f"from DeepSpeed {rule.since} on" + (f", before {rule.until}" if rule.until else "")] if rule.since else []
     said = [one for one in found(rule.bad) if one.rule == rule.id]
     lines = [
         f"# {rule.id}: {rule.title}", "", f"{rule.severity.capitalize()}: {MEANINGS[rule.severity]}.", "",

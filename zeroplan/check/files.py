@@ -134,8 +134,8 @@ def _written_out(name: str, text: str, setting: Setting, made: Made) -> CheckedF
         raise SpecError(name, "a Python file without a dict that is a DeepSpeed config", EXPECTED)
     for literal in found:
         document, line = literal.document, literal.document.place(literal.document.root.start).line
-        findings = check(document, made(document, replace(setting, reader=TRAINER), None) if literal.unknown
-                         else made(document, setting, None))  # fmt: skip
+        filled = replace(setting, reader=TRAINER, reader_is_known=True) if literal.unknown else setting
+        findings = check(document, made(document, filled, None))
         if literal.unknown:
             findings = [one for one in findings if one.rule in OF_ONE_KEY]
             keys = [*(path for _, path in literal.unknown[:KEYS_SHOWN]), *["..."] * (len(literal.unknown) > KEYS_SHOWN)]

@@ -18,6 +18,7 @@ AUTO_BF16 = '{"train_batch_size": 8, "bf16": {"enabled": "auto"}}'
 FP32_SUM = ('{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization": {"stage": %d}, '
             '"data_types": {"grad_accum_dtype": "fp32"}}')  # fmt: skip
 POWER = 24
+ADAM_IN_FP16 = '{"train_batch_size": 8, "fp16": {"enabled": true}, "optimizer": {"type": "AdamW"}%s}'
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -45,6 +46,13 @@ RULES: tuple[Rule, ...] = (
         "ZP325", WARNING, "fp16.auto_cast without fp16", "run: mat1 and mat2 must have the same dtype",
         example('{"train_batch_size": 8, "bf16": {"enabled": true}, "fp16": {"enabled": false, "auto_cast": true}}'),
         example('{"train_batch_size": 8, "fp16": {"enabled": true, "auto_cast": true}}'), since="0.17.1",
+    ),
+    Rule(
+        "ZP326", WARNING, "fp16 without ZeRO, in releases whose step ends before the update",
+        "runtime/fp16/fused_optimizer.py:step, read: it returns whether or not there was an overflow",
+        example(ADAM_IN_FP16 % "", version="0.18.0"),
+        example(ADAM_IN_FP16 % ', "zero_optimization": {"stage": 1}', version="0.18.0"),
+        since="0.17.6", until="0.18.2",
     ),
     Rule(
         "ZP321", ADVICE, "A loss scale that begins very high", "24 public files begin at 2^32, 91 at 2^16",
@@ -124,6 +132,14 @@ def high_scale(subject: Subject) -> Iterator[Hit]:
                   "skips a step", '"initial_scale_power": 16')  # fmt: skip
 
 
+def never_updates(subject: Subject) -> Iterator[Hit]:
+    facts = subject.facts
+    if facts.stage == 0 and facts("fp16.enabled") is True and facts.optimizer_class == "FusedAdam":
+        yield Hit("ZP326", subject.spelled("fp16.enabled"), "in fp16 without ZeRO the step of DeepSpeed "
+                  f"{subject.setting.version} returns before it updates a weight",
+                  '"zero_optimization": {"stage": 1}, or deepspeed>=0.18.2')  # fmt: skip
+
+
 def casts_inputs(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
     if facts("fp16.auto_cast") and facts("fp16.enabled") is not True:
@@ -131,4 +147,4 @@ def casts_inputs(subject: Subject) -> Iterator[Hit]:
                   "fp16 is not enabled: a layer in another dtype stops", '"auto_cast": false')  # fmt: skip
 
 
-CHECKS = (casts_inputs, both, old_name, auto_is_off, fp32, another_optimizer, high_scale)
+CHECKS = (never_updates, casts_inputs, both, old_name, auto_is_off, fp32, another_optimizer, high_scale)
