@@ -85,3 +85,30 @@ def test_check_takes_it(project, zeroplan):
     assert "leaf_module is read from DeepSpeed 0.18.0 on: 0.17.6 refuses it" in ran.out
     assert "requirements.txt:1: deepspeed==0.17.6: checked as DeepSpeed 0.17.6" in ran.out
     assert "ZP108" not in zeroplan("check", "configs/ds.json", "--deepspeed", "0.19.8").out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "version"),
+    [
+        ("requirements.txt", "deepspeed\ntransformers==4.44.2\n", "4.44.2"),
+        ("requirements.txt", "transformers>=4.40,<4.45\n", "4.44.0"),
+        ("requirements.txt", "transformers>=4.40\n", "5.24.0"),
+        ("poetry.lock", '[[package]]\nname = "transformers"\nversion = "5.3.1"\n', "5.3.1"),
+    ],
+)
+def test_transformers_too(project, name, text, version):
+    project(name, text)
+    assert requirement_of("configs/ds.json", "transformers").version == version
+
+
+def test_what_an_older_trainer_fills_in(project, zeroplan, tmp_path):
+    """hidden 4096: 0.9 · 4096² = 15,099,494.4, of pydantic 2's models no integer; warm-up of 0 steps until 5.18."""
+    config = CONFIG.replace('"stage": 2, "leaf_module": {}', '"stage": 3, "stage3_prefetch_bucket_size": "auto"')
+    config = config.replace("true}", 'true}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}', 1)
+    (tmp_path / "configs" / "ds.json").write_text(config, encoding="utf-8")
+    project("requirements.txt", "transformers==4.44.2\n")
+    ran = zeroplan("check", "configs/ds.json", "--model", "llama-3.1-8b", "--for", "hf")
+    assert "error ZP814: transformers 4.44.2 fills in 15,099,494.4, and DeepSpeed 0.19.8 stops at that" in ran.out
+    assert "warning ZP814: transformers 4.44.2 fills in 0 where no warm-up is stated" in ran.out
+    later = zeroplan("check", "configs/ds.json", "--model", "llama-3.1-8b", "--for", "hf", "--transformers", "4.45.0", "--deepspeed", "0.18.3")
+    assert "ZP814" not in later.out

@@ -1,4 +1,6 @@
-"""The DeepSpeed that a project asks for: what stands in requirements, lock files and Dockerfiles around a config."""
+"""The DeepSpeed and transformers that a project asks for: what stands in requirements, lock files and Dockerfiles
+around a config.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from typing import NamedTuple
 from zeroplan.deepspeed.versions import versions
 
 LOCKS = ("poetry.lock", "uv.lock", "pdm.lock", "pylock.toml", "Pipfile.lock")
+EXACT = re.compile(r"={2,3}([0-9]+(?:\.[0-9]+)*)")
 FILES = (
     *LOCKS, "requirements*.txt", "requirements*.in", "constraints*.txt", "pyproject.toml", "Pipfile",
     "environment*.yml", "environment*.yaml", "setup.py", "setup.cfg", "*Dockerfile*", "*.dockerfile",
@@ -19,20 +22,39 @@ FILES = (
 """Where versions are asked for, the exact ones first."""
 LARGEST = 16_000_000
 OPERATOR = r"(?:===?|~=|!=|>=|<=|>|<)"
-SPECIFIERS = re.compile(
-    rf"""(?<![\w./-])deepspeed(?:\[[\w ,-]*\])?\s*(?P<all>{OPERATOR}\s*[\w.*+!]+(?:\s*,\s*{OPERATOR}\s*[\w.*+!]+)*)"""
-)
-"""As in deepspeed[dev]>=0.14,<0.17: requirements, pyproject.toml, setup.py, and what pip is given in a Dockerfile."""
-ASSIGNED = re.compile(
-    r"""^\s*["']?deepspeed["']?\s*[:=]\s*(?:\{[^}\n]*?version["']?\s*[:=]\s*)?"""
-    r"""["'](?P<all>[~^]?[=<>!]*\s*\d[\w.,*<>=! ]*)["']"""
-)
-"""As in deepspeed = "^0.16.4": Poetry's, and a Pipfile."""
-CONDA = re.compile(r"^\s*-\s*(?:[\w.-]+::)?deepspeed\s*=\s*(?P<all>\d[\w.*]*)")
-SOURCE = re.compile(r"deepspeed[\w.-]*(?:\.git)?@v?(?P<all>\d+\.\d+\.\d+)\b", re.IGNORECASE)
-"""As in git+https://github.com/deepspeedai/DeepSpeed@v0.16.4."""
-LOCKED = re.compile(r"""name\s*=\s*"deepspeed"\s*\n\s*version\s*=\s*"(?P<all>[^"\n]+)\"""")
-LOCKED_JSON = re.compile(r""""deepspeed"\s*:\s*\{[^{}]*?"version"\s*:\s*"==(?P<all>[^"\n]+)\"""")
+SPECIFIERS = rf"(?P<all>{OPERATOR}\s*[\w.*+!]+(?:\s*,\s*{OPERATOR}\s*[\w.*+!]+)*)"
+"""As in >=0.14,<0.17."""
+TRANSFORMERS_RELEASES = (*(f"4.{minor}.0" for minor in range(30, 58)), *(f"5.{minor}.0" for minor in range(25)))
+"""What a range of transformers may allow: the first of each minor release, up to the newest that is known."""
+
+
+class Patterns(NamedTuple):
+    """How files ask for a package."""
+
+    listed: re.Pattern[str]
+    """deepspeed[dev]>=0.14,<0.17: requirements, pyproject.toml, setup.py, and what pip is given in a Dockerfile."""
+    assigned: re.Pattern[str]
+    """deepspeed = "^0.16.4": Poetry's, and a Pipfile."""
+    conda: re.Pattern[str]
+    source: re.Pattern[str]
+    """git+https://github.com/deepspeedai/DeepSpeed@v0.16.4."""
+    locked: re.Pattern[str]
+    locked_json: re.Pattern[str]
+
+
+@cache
+def _patterns(package: str) -> Patterns:
+    return Patterns(
+        re.compile(rf"(?<![\w./-]){package}(?:\[[\w ,-]*\])?\s*{SPECIFIERS}"),
+        re.compile(
+            rf"""^\s*["']?{package}["']?\s*[:=]\s*(?:\{{[^}}\n]*?version["']?\s*[:=]\s*)?"""
+            r"""["'](?P<all>[~^]?[=<>!]*\s*\d[\w.,*<>=! ]*)["']"""
+        ),
+        re.compile(rf"^\s*-\s*(?:[\w.-]+::)?{package}\s*=\s*(?P<all>\d[\w.*]*)"),
+        re.compile(rf"{package}[\w.-]*(?:\.git)?@v?(?P<all>\d+\.\d+\.\d+)\b", re.IGNORECASE),
+        re.compile(rf"""name\s*=\s*"{package}"\s*\n\s*version\s*=\s*"(?P<all>[^"\n]+)\""""),
+        re.compile(rf""""{package}"\s*:\s*\{{[^{{}}]*?"version"\s*:\s*"==(?P<all>[^"\n]+)\""""),
+    )
 
 
 class Requirement(NamedTuple):
@@ -54,13 +76,13 @@ class Requirement(NamedTuple):
         return f"{asked}: checked as DeepSpeed {self.version}"
 
 
-def requirement_of(path: str) -> Requirement | None:
+def requirement_of(path: str, package: str = "deepspeed") -> Requirement | None:
     """What is asked for in a config's folder or, where nothing is, in the next above that says it, up to the root of
     its repository or the folder that one is in.
     """
     here = os.getcwd()
     folders = _folders(os.path.dirname(os.path.abspath(path)), here)
-    return next(filter(None, (_in_folder(folder, here) for folder in folders)), None)
+    return next(filter(None, (_in_folder(folder, here, package) for folder in folders)), None)
 
 
 @cache
@@ -76,7 +98,7 @@ def _folders(folder: str, here: str) -> tuple[str, ...]:
 
 
 @cache
-def _in_folder(folder: str, here: str) -> Requirement | None:
+def _in_folder(folder: str, here: str, package: str) -> Requirement | None:
     """The first of its files that says a version, named as seen from `here`."""
     try:
         names = sorted(name for name in os.listdir(folder) if any(fnmatch(name, pattern) for pattern in FILES))
@@ -84,10 +106,10 @@ def _in_folder(folder: str, here: str) -> Requirement | None:
         return None
     order = {name: next(at for at, pattern in enumerate(FILES) if fnmatch(name, pattern)) for name in names}
     paths = [os.path.join(folder, name) for name in sorted(names, key=lambda name: (order[name], name))]
-    return next((requirement for path in paths for requirement in _in_file(path, here)), None)
+    return next((requirement for path in paths for requirement in _in_file(path, here, package)), None)
 
 
-def _in_file(path: str, here: str) -> Iterator[Requirement]:
+def _in_file(path: str, here: str, package: str) -> Iterator[Requirement]:
     """The first line that says a version."""
     try:
         if os.path.getsize(path) > LARGEST or not os.path.isfile(path):
@@ -98,24 +120,24 @@ def _in_file(path: str, here: str) -> Iterator[Requirement]:
         return
     place = os.path.relpath(path, here)
     if os.path.basename(path) in LOCKS:
-        for pattern in (LOCKED, LOCKED_JSON):
+        for pattern in (_patterns(package).locked, _patterns(package).locked_json):
             if match := pattern.search(text):
-                yield _requirement(f"=={match['all']}", place, text.count("\n", 0, match.start("all")) + 1)
+                yield _requirement(package, f"=={match['all']}", place, text.count("\n", 0, match.start("all")) + 1)
         return
     for number, line in enumerate(text.splitlines(), 1):
-        if "deepspeed" not in line.lower() or line.lstrip().startswith("#"):
+        if package not in line.lower() or line.lstrip().startswith("#"):
             continue
-        if specifiers := _specifiers(line):
-            yield _requirement(specifiers, place, number)
+        if specifiers := _specifiers(_patterns(package), line):
+            yield _requirement(package, specifiers, place, number)
 
 
-def _specifiers(line: str) -> str:
+def _specifiers(patterns: Patterns, line: str) -> str:
     """What a line asks for, as pip writes it; empty where it names no version."""
-    if match := SPECIFIERS.search(line):
+    if match := patterns.listed.search(line):
         return "".join(match["all"].split())
-    if match := ASSIGNED.search(line):
+    if match := patterns.assigned.search(line):
         return _of_poetry("".join(match["all"].split()))
-    if match := CONDA.search(line) or SOURCE.search(line):
+    if match := patterns.conda.search(line) or patterns.source.search(line):
         return f"=={match['all']}"
     return ""
 
@@ -130,11 +152,13 @@ def _of_poetry(text: str) -> str:
     return text if text[0] in "=<>!~" else f"=={text}"
 
 
-def _requirement(specifiers: str, place: str, line: int) -> Requirement:
+def _requirement(package: str, specifiers: str, place: str, line: int) -> Requirement:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+    exact = EXACT.fullmatch(specifiers)
+    candidates = versions() if package == "deepspeed" else (exact[1],) if exact else TRANSFORMERS_RELEASES
     try:
-        allowed = list(SpecifierSet(specifiers).filter(versions()))
+        allowed = list(SpecifierSet(specifiers).filter(candidates))
     except InvalidSpecifier:
         allowed = []
     return Requirement(specifiers, f"{place}:{line}", allowed[-1] if allowed else None)

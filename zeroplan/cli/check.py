@@ -58,6 +58,7 @@ class CheckCommand(NamedTuple):
     baseline: str | None = None
     write_baseline: str | None = None
     explains: bool = False
+    transformers: str | None = None
 
 
 def run(command: CheckCommand) -> int:
@@ -113,10 +114,14 @@ def _changes(newer: CheckedFiles, older: CheckedFiles, setting: Setting) -> Chec
 
 def _as_required(inputs: CheckInputs, path: str) -> tuple[CheckInputs, list[str]]:
     """With the version of DeepSpeed that a file's project asks for, where no option says one; and where it does."""
-    if inputs.setting.version_is_stated or path == "-":
+    if path == "-":
         return inputs, []
     from zeroplan.check.requirement import requirement_of
 
+    if inputs.setting.transformers is None and (trainer := requirement_of(path, "transformers")) is not None:
+        inputs = inputs._replace(setting=replace(inputs.setting, transformers=trainer.version))
+    if inputs.setting.version_is_stated:
+        return inputs, []
     required = requirement_of(path)
     if required is None or required.version == inputs.setting.version:
         return inputs, []
@@ -181,6 +186,7 @@ def _inputs(command: CheckCommand) -> tuple[CheckInputs, CheckedFiles]:
     inputs = read_inputs(
         command.options, reader=command.reader, accelerator=command.accelerator, version=command.version,
         client_optimizer=command.client_optimizer, arguments=arguments, upgrade=command.upgrade,
+        transformers=command.transformers,
     )  # fmt: skip
     return inputs, about
 

@@ -8,11 +8,13 @@ from typing import Any
 
 from zeroplan.catalog.trainers.tools import TRAINER as TOOL
 from zeroplan.check.arguments import Arguments
-from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named, number, said
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named, said
+from zeroplan.check.finding import number as figure
 from zeroplan.check.rule import ISSUE, Rule, arguing, example
 from zeroplan.check.rules.names import STAGE_2, STAGE_3
 from zeroplan.check.setting import ACCELERATE, TRAINER
 from zeroplan.check.subject import Subject
+from zeroplan.deepspeed.keys.table import number
 from zeroplan.deepspeed.values import AUTO
 
 LINK = "https://huggingface.co/docs/transformers/deepspeed"
@@ -37,6 +39,8 @@ AS_DEEPSPEEDS_OWN = ("adam", "adamw", "adamw_torch", "adamw_torch_fused", "lion"
 AUTOS = ('{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": %s, "bf16": {"enabled": "auto"}, '
          '"zero_optimization": {"stage": 2%s}%s}')  # fmt: skip
 CPU = ', "offload_optimizer": {"device": "cpu", "pin_memory": true}'
+ONE_SEQUENCE = '{"bf16": true, "per_device_train_batch_size": 1}'
+WARMUP = ', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}'
 LR = ', "optimizer": {"type": "AdamW", "params": {"lr": %s}}'
 
 RULES: tuple[Rule, ...] = (
@@ -88,6 +92,12 @@ RULES: tuple[Rule, ...] = (
         example(STAGE_2 % "", reader=ACCELERATE), LINK,
     ),
     Rule(
+        "ZP814", ERROR, "A number that an older Trainer fills in and DeepSpeed refuses",
+        "transformers: integrations/deepspeed.py:trainer_config_finalize, before 4.45 and before 5.18",
+        arguing(AUTOS % ('"auto"', "", WARMUP), ONE_SEQUENCE, transformers="5.17.0"),
+        arguing(AUTOS % ('"auto"', "", WARMUP), ONE_SEQUENCE, transformers="5.24.0"), ISSUE + "6525",
+    ),
+    Rule(
         "ZP810", ADVICE, "The best model loaded at the end, at stage 3", "reported: memory runs out where it is loaded",
         arguing(STAGE_3 % "", '{"load_best_model_at_end": true, "bf16": true, "per_device_train_batch_size": 1}'),
         arguing(STAGE_3 % "", '{"bf16": true, "per_device_train_batch_size": 1}'), ISSUE + "3938",
@@ -125,7 +135,7 @@ def batch_sizes(subject: Subject) -> Iterator[Hit]:
     if isinstance(total, int | float) and product and (total != product * gpus if gpus else total % product):
         ranks = f"{gpus} GPUs" if gpus else "the GPUs"
         yield Hit("ZP205", ("train_batch_size",), f"train_batch_size {said(total)}, TrainingArguments make it "
-                  f"{number(product)} · {ranks}: the Trainer stops", '"train_batch_size": "auto"')  # fmt: skip
+                  f"{figure(product)} · {ranks}: the Trainer stops", '"train_batch_size": "auto"')  # fmt: skip
 
 
 def values(subject: Subject) -> Iterator[Hit]:
@@ -226,6 +236,29 @@ def print_steps(subject: Subject) -> Iterator[Hit]:
                   "delete it")  # fmt: skip
 
 
+def older_fillings(subject: Subject) -> Iterator[Hit]:
+    """Warm-up of no steps until 5.18, which DeepSpeed refuses since 0.19.3; 0.9 of the hidden size squared as a
+    fraction until 4.45, which it refuses since 0.15.
+    """
+    setting, arguments, version = subject.setting, subject.setting.arguments, subject.setting.transformers
+    if setting.reader != TRAINER or version is None:
+        return
+    stops = f"and DeepSpeed {setting.version} stops at that"
+    warmup, prefetch = "scheduler.params.warmup_num_steps", "zero_optimization.stage3_prefetch_bucket_size"
+    steps = subject.table.before("0.19.3") or (arguments is not None and arguments("warmup_steps"))
+    if _written(subject, warmup) == AUTO and number(version) < (5, 18) and not steps:
+        sure = arguments is not None and arguments.stated("warmup_ratio") is None
+        yield Hit("ZP814", tuple(warmup.split(".")), f"transformers {version} fills in 0 where no warm-up is stated, "
+                  f"{stops}", "warmup_steps: 1 in TrainingArguments, or transformers>=5.18", "" if sure else WARNING)
+    if _written(subject, prefetch) == AUTO and number(version) < (4, 45) and not subject.table.before("0.15.0"):
+        model = setting.planned.model if setting.planned else None
+        hidden = model.shape.hidden if model is not None and model.shape is not None else None
+        if subject.facts.stage == 3 and (hidden is None or hidden * hidden * 9 % 10):
+            size = f"{hidden * hidden * 9 / 10:,.1f}" if hidden else "0.9 of the hidden size squared, mostly a fraction"
+            yield Hit("ZP814", tuple(prefetch.split(".")), f"transformers {version} fills in {size}, {stops}",
+                      "transformers>=4.45, or a number", "" if hidden else WARNING)  # fmt: skip
+
+
 def best_model(subject: Subject) -> Iterator[Hit]:
     arguments, facts = _of_trainer(subject), subject.facts
     if arguments is None or facts.stage != 3 or arguments("load_best_model_at_end") is not True:
@@ -236,4 +269,4 @@ def best_model(subject: Subject) -> Iterator[Hit]:
 
 ARGUMENT_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (texts_for_numbers,)
 CHECKS = (batch_sizes, values, foreign_optimizer, two_optimizers, mixed_precision, evaluates_alone, print_steps,
-          best_model)  # fmt: skip
+          best_model, older_fillings)  # fmt: skip
