@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from zeroplan.check.arguments import read_arguments
 from zeroplan.check.check import check_text
 from zeroplan.check.finding import ADVICE, ERROR, WARNING
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, TRAINER, Setting
@@ -60,3 +61,47 @@ def test_a_word_in_capitals_is_no_size():
     found = check_text("ds.json", json.dumps({**BASE, "train_micro_batch_size_per_gpu": "MBSIZE"}), Setting())
     assert [one.severity for one in found if one.path == "train_micro_batch_size_per_gpu"] == [ERROR]
     assert [one.rule for one in found if one.path == "train_micro_batch_size_per_gpu"] == ["ZP104"]
+
+
+def test_accumulation_that_only_the_arguments_state():
+    """accelerate utils/dataclasses.py:1274 writes 1 where the file has none; the Trainer's total has its own in it."""
+    arguments = read_arguments("args.json", '{"gradient_accumulation_steps": 4, "bf16": true, "per_device_train_batch_size": 1}')
+    both = {**BASE, "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto"}
+    assert severities(both, "ZP205", reader=TRAINER, arguments=arguments) == [ERROR]
+    assert severities(BASE, "ZP205", reader=TRAINER, arguments=arguments) == [WARNING]
+    assert severities({**both, "gradient_accumulation_steps": "auto"}, "ZP205", reader=TRAINER, arguments=arguments) == []
+
+
+def test_a_total_of_sequence_groups():
+    """transformers integrations/deepspeed.py fills in world · micro · steps; runtime/config.py divides the world."""
+    split = {**BASE, "train_batch_size": "auto", "sequence_parallel_size": 2}
+    assert severities(split, "ZP208", reader=TRAINER) == [ERROR]
+    assert severities({**split, "train_batch_size": 4}, "ZP208", reader=DEEPSPEED) == [WARNING]
+
+
+@pytest.mark.parametrize("path", ["zero_optimization.allgather_bucket_size", "fp16.loss_scale", "flops_profiler.enabled", "mine"])
+@pytest.mark.parametrize("reader", [ACCELERATE, TRAINER])
+def test_an_auto_that_nothing_fills(path, reader):
+    """accelerate utils/dataclasses.py:fill_match raises for any that it has no value for, at any depth; one error says so."""
+    config = json.loads(json.dumps(BASE))
+    section = config
+    *outer, name = path.split(".")
+    for part in outer:
+        section = section.setdefault(part, {})
+    section[name] = "auto"
+    found = check_text("ds.json", json.dumps(config), Setting(reader=reader))
+    assert [one.severity for one in found if one.path == path and one.severity == ERROR] == [ERROR]
+
+
+@pytest.mark.parametrize("key", ["stage", "stage3_gather_16bit_weights_on_model_save"])
+def test_an_auto_that_accelerate_fills(key):
+    """accelerate utils/dataclasses.py:DeepSpeedPlugin.__post_init__, from its environment or with its own default."""
+    config = {**BASE, "zero_optimization": {"stage": 2, key: "auto", "offload_optimizer": {"device": "auto", "nvme_path": "auto"}}}
+    assert severities(config, "ZP804", reader=TRAINER) == []
+    assert severities(config, "ZP401", reader=TRAINER) == []
+
+
+def test_an_accelerator_alone_fills_no_betas():
+    config = {**BASE, "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}}
+    assert severities(config, "ZP804", reader=ACCELERATE) == [ERROR]
+    assert severities(config, "ZP804", reader=TRAINER) == []

@@ -9,6 +9,7 @@ from typing import Any
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, number, said
 from zeroplan.check.rule import ISSUE, Rule, example
 from zeroplan.check.rules import answers
+from zeroplan.check.setting import TRAINER
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.parallelism import DATA, SEQUENCE, Indivisible, data_parallel_sizes, indivisible, makes_mesh
@@ -206,7 +207,12 @@ def split_sequences(subject: Subject) -> Iterator[Hit]:
             return
     if wrong := _wrong_groups(subject):
         yield _indivisible(subject, wrong)
-    elif DATA not in config:
+    elif DATA in config:
+        return
+    elif config[SEQUENCE] > 1 and subject.setting.reader == TRAINER and config.get(TOTAL) == AUTO:
+        yield Hit("ZP208", (TOTAL,), "the Trainer fills in a total of all GPUs, and DeepSpeed divides them by "
+                  f"{SEQUENCE} {number(config[SEQUENCE])}: it stops", f'delete "{TOTAL}"', ERROR)  # fmt: skip
+    else:
         data = "GPUs / sequence_parallel_size" if gpus is None else number(gpus / config[SEQUENCE])
         yield Hit("ZP208", (SEQUENCE,),
                   f"{SEQUENCE} without data_parallel_size makes no sequence groups, those are an mpu's of the script; "

@@ -128,6 +128,12 @@ def batch_sizes(subject: Subject) -> Iterator[Hit]:
         value = subject.stated(key)
         if value not in (None, AUTO) and value != arguments(name):
             yield _mismatch("ZP205", subject, key, arguments.spelled(name), arguments(name), arguments)
+    steps, accumulates = "gradient_accumulation_steps", arguments("gradient_accumulation_steps")
+    if steps not in subject.config and isinstance(accumulates, int) and accumulates > 1:
+        stops = "train_batch_size" in subject.config
+        yield Hit("ZP205", (), f"no {steps}: Accelerate writes 1, TrainingArguments say {accumulates} "
+                  f"({arguments.place(steps)}): {'DeepSpeed stops' if stops else 'gradients are not accumulated'}",
+                  f'"{steps}": "auto"', "" if stops else WARNING)  # fmt: skip
     total, product = subject.stated("train_batch_size"), 1
     for name in BATCH.values():
         product *= arguments(name) if isinstance(arguments(name), int | float) else 0
