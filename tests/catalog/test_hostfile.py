@@ -28,3 +28,10 @@ def test_a_host_stands_once(tmp_path):
     path.write_text("a slots=8\na slots=8\n")
     with pytest.raises(SpecError, match="hostfile:2.*a second time"):
         read_hostfile(str(path))
+
+
+def test_what_follows_is_passed_over(tmp_path):
+    """launcher/runner.py:_parse_hostfile looks for `^(\\S+)\\s+slots=(\\d+)` in each line."""
+    path = tmp_path / "hostfile"
+    path.write_text("worker-1 slots=8 # rack 1\nworker-2 slots=8 fast\n", encoding="utf-8")
+    assert read_hostfile(str(path)) == {"worker-1": 8, "worker-2": 8}

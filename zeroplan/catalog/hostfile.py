@@ -15,7 +15,7 @@ def read_hostfile(path: str) -> dict[str, int]:
         text = raw.strip()
         if not text or text.startswith("#"):
             continue
-        match = re.match(r"(\S+)\s+slots=([0-9]{1,6})(?![0-9])", text)  # DeepSpeed too looks at no more of the line
+        match = re.match(r"(\S+)\s+slots=([0-9]{1,6})(?!\S)", text)  # DeepSpeed too passes over what follows
         place = f"{path}:{number}"
         if match is None or int(match[2]) == 0 or not match[1].isprintable():
             raise SpecError(place, shown(text), "a host and its GPUs", "worker-1 slots=8")
