@@ -133,3 +133,40 @@ def test_estimate_and_diff_read_what_check_reads(zeroplan, file, content):
         ran = zeroplan("estimate", "1.3B", "--gpus", "8", "--micro-batch", "1", "--config", file(name, text), "-q")
         assert HELD in ran.out
         assert zeroplan("diff", name, "own.json").code in (0, 1)
+
+
+GOOD = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'
+
+
+def test_one_file_of_a_folder_stops_no_other(zeroplan, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ds_config.json").write_text(GOOD.replace("stage", "stag"), encoding="utf-8")
+    (tmp_path / "ax.yaml").write_text("base_model: a/b\ndeepspeed: missing.json\noutput_dir: x\n", encoding="utf-8")
+    ran = zeroplan("check", ".", "--format", "concise")
+    assert (ran.code, "ZP108" in ran.out) == (1, True)
+    assert 'zeroplan: ax.yaml: found deepspeed "missing.json", which is not there' in ran.err
+    assert ran.err.endswith("not looked at\n")
+    assert zeroplan("check", "ax.yaml").code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "word"),
+    [
+        ("package.json", '{"name": "x", "version": "1", "dependencies": {}}', "keys of something else ('name', 'version'"),
+        ("neox.yml", "pipe_parallel_size: 1\nnum_layers: 12\nzero_optimization: {stage: 1}\nfp16: {fp16: true}\n",
+         "keys of something else ('pipe_parallel_size'"),
+        ("slurm.out", "+ source /x\n[2021-07-01 01:25:12,365] [INFO] [engine.py:1680:_save] x\n", "a log"),
+    ],
+)  # fmt: skip
+def test_another_s_file_is_named(zeroplan, tmp_path, monkeypatch, name, text, word):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    ran = zeroplan("check", name)
+    assert (ran.code, ran.out) == (2, "")
+    assert word in ran.err
+
+
+def test_a_misspelt_key_alone_is_a_config_s(zeroplan, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ds.json").write_text('{"train_batchsize": 8}', encoding="utf-8")
+    assert "train_batch_size" in zeroplan("check", "ds.json").out

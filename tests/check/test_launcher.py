@@ -211,3 +211,12 @@ def test_what_is_named_as_what_it_is(zeroplan, tmp_path, monkeypatch, name, text
     ran = zeroplan("check", name)
     assert (ran.code, ran.out) == (2, "")
     assert word in ran.err
+
+
+def test_deepspeeds_own_option_is_not_the_trainer_s(zeroplan, tmp_path, monkeypatch):
+    """--deepspeed_config is deepspeed.add_config_arguments'; the Trainer has none, whatever stands beside it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ds.json").write_text('{"train_batch_size": 1520, "train_micro_batch_size_per_gpu": 190, "fp16": {"enabled": true}, '
+                                      '"zero_optimization": {"stage": 1}}', encoding="utf-8")  # fmt: skip
+    (tmp_path / "run.sh").write_text("deepspeed train.py --deepspeed --deepspeed_config ds.json --save_steps 5 --adam-beta1 0.9\n", encoding="utf-8")
+    assert "ZP205" not in zeroplan("check", "run.sh").out

@@ -98,3 +98,20 @@ def test_what_holds_none(check, text, word):
 def test_nothing_is_written_into_code(check, tmp_path):
     check(TRAIN, "--fix")
     assert (tmp_path / "train.py").read_text(encoding="utf-8") == TRAIN
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'o = {"optimizer": None, "zero_optimization": None, "no_load_optim": True}\n',
+        'def f():\n    return {"optimizer": {"type": "SGD"}, "scheduler": {"type": "x"}}\n',
+    ],
+)
+def test_dicts_of_others_with_keys_of_ours(text):
+    assert literals("x.py", text) == []
+
+
+def test_lightning_writes_the_batch_size(check):
+    """lightning: pytorch/strategies/deepspeed.py:_auto_select_batch_size."""
+    ran = check('s = DeepSpeedStrategy(config={"optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 2}})\n')
+    assert "ZP203" not in ran.out

@@ -102,6 +102,7 @@ def test_an_auto_that_accelerate_fills(key):
 
 
 def test_an_accelerator_alone_fills_no_betas():
+    """Whether a Trainer runs in what Accelerate launches, its file does not say."""
     config = {**BASE, "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}}
-    assert severities(config, "ZP804", reader=ACCELERATE) == [ERROR]
+    assert severities(config, "ZP804", reader=ACCELERATE) == [WARNING]
     assert severities(config, "ZP804", reader=TRAINER) == []

@@ -160,3 +160,20 @@ def test_versions_that_cannot_be_meant(zeroplan, tmp_path, options, word):
     ran = zeroplan("check", str(tmp_path / "ds.json"), *options)
     assert (ran.code, ran.out) == (2, "")
     assert word in ran.err
+
+
+AUTOS = {"fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2},
+         "train_micro_batch_size_per_gpu": "auto",
+         "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": "auto", "warmup_num_steps": "auto"}}}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", COMPARED)
+def test_what_the_trainer_fills_is_no_error_of_old(version):
+    """"auto" of both precisions is one of them by the time that DeepSpeed reads it."""
+    found = check_text("ds.json", json.dumps(AUTOS), Setting(reader="hf", version=version))
+    assert [one for one in found if one.severity == ERROR] == []
+
+
+def test_an_auto_is_any_text_where_sections_are_read_by_hand():
+    """runtime/config.py:get_fp16_enabled before 0.17.1; DeepSpeedConfig of 0.16.9, run: fp16 and bf16 both enabled."""
+    assert "ZP301" in errors({**AUTOS, "train_micro_batch_size_per_gpu": 1, "scheduler": {}}, "0.16.9")

@@ -180,8 +180,8 @@ def test_an_unreadable_file_is_one_line(zeroplan, file, monkeypatch):
 
 
 SLOWEST = {
-    "entries without commas": '{"a":[' + "1\n" * 30_000 + "1]}",
-    "a key again and again": "{" + ",".join(['"a":1'] * 25_000) + "}",
+    "entries without commas": '{"train_batch_size": 8, "a":[' + "1\n" * 30_000 + "1]}",
+    "a key again and again": '{"train_batch_size": 8,' + ",".join(['"a":1'] * 25_000) + "}",
 }
 
 

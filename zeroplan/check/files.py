@@ -16,14 +16,14 @@ from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
 from zeroplan.check.document import Document, Member
 from zeroplan.check.finding import Finding, Hit, said
 from zeroplan.check.json_reader import NotReadableError, read_json
-from zeroplan.check.kind import DEEPSPEED, Kind, block, is_script, is_yaml, kind_of, read_document, refuse
+from zeroplan.check.kind import DEEPSPEED, Kind, block, has_no_key, is_script, is_yaml, kind_of, read_document, refuse
 from zeroplan.check.launch import FILE, SECTION, AccelerateConfig, as_yaml, field_of, inline
 from zeroplan.check.proposed import tried
 from zeroplan.check.python_reader import is_python
 from zeroplan.check.rules import RULES, names, values
 from zeroplan.check.rules.launch import LAUNCH_CHECKS
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
-from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
+from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER, Setting
 from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.deepspeed.read import refuse_models
 from zeroplan.errors import SpecError
@@ -39,11 +39,15 @@ EXPECTED = "a ds_config, an Accelerate config or TrainingArguments with a deepsp
 SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --config_file that is there"
 OF_ONE_KEY = frozenset(rule.id for room in (names, values) for rule in room.RULES)
 """Rules that one key and its value are enough for."""
-LOG = re.compile(r"\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:,]+\] \[[A-Z]+\]")
+LOG = re.compile(r"^\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:,]+\] \[[A-Z]+\]", re.MULTILINE)
 """How a line of DeepSpeed's log begins."""
+EARLY = 50_000
+"""Letters of a log that such a line is looked for in."""
 TWICE = "ZP103"
 """A dict of Python has each key once."""
 KEYS_SHOWN = 3
+LIGHTNINGS = "DeepSpeedStrategy"
+"""What Lightning's users give a config to."""
 CONSTANTS = re.compile(r"\b(?:true|false|null)\b")
 WORDS = (
     "base_model", "model", "model_name_or_path", "output_dir", "deepspeed", "deepspeed_config", "distributed_type",
@@ -64,7 +68,7 @@ class CheckedFiles:
 
 def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """Raises `SpecError` for what is no config at all, and for what is another's file."""
-    if LOG.match(text):
+    if not text.lstrip().startswith("{") and LOG.search(text[:EARLY]):
         raise SpecError(name, "a log", EXPECTED, f"zeroplan observe {name}")
     if is_script(name, text):
         return _started(name, text, setting, beside, made)
@@ -135,6 +139,8 @@ def _written_out(name: str, text: str, setting: Setting, made: Made) -> CheckedF
     for literal in found:
         document, line = literal.document, literal.document.place(literal.document.root.start).line
         filled = replace(setting, reader=TRAINER, reader_is_known=True) if literal.unknown else setting
+        if LIGHTNINGS in text and not literal.unknown:
+            filled = replace(setting, reader=LIGHTNING, reader_is_known=True)
         findings = check(document, made(document, filled, None))
         if literal.unknown:
             findings = [one for one in findings if one.rule in OF_ONE_KEY]
@@ -155,9 +161,9 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
     """The findings of a config, or of Accelerate's, that one run is given."""
     setting = replace(setting, gpus=setting.gpus or launch.gpus)
     if launch.config is None:
-        return check_file(*file, setting, beside, made)
+        return check_file(*file, replace(setting, arguments=setting.arguments or launch.arguments), beside, made)
     checked = CheckedFiles()
-    if launch.arguments is not None:
+    if launch.arguments is not None and launch.reader != RAW:
         setting = replace(setting, reader=TRAINER, arguments=launch.arguments)
         checked.findings += check_arguments(launch.arguments)
     elif launch.reader == RAW or launch.unknown:
@@ -215,6 +221,8 @@ def findings_of(
     except NotReadableError:
         return check_text(name, text, setting)
     refuse_models(document.config, name)
+    if has_no_key(document.config):
+        refuse(document, EXPECTED)
     return check(document, made(document, setting, launch))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from enum import Enum
@@ -13,6 +14,7 @@ from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import read_json
 from zeroplan.check.launch import is_launch
 from zeroplan.deepspeed.keys import children
+from zeroplan.deepspeed.keys.removed import REMOVED_KEYS
 from zeroplan.deepspeed.names import COMMENTS
 from zeroplan.errors import SpecError, shown
 
@@ -23,6 +25,10 @@ OWN_KEYS = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
 SECTIONS = ("fp16", "bf16", "optimizer", "scheduler", "aio", "activation_checkpointing")
 MAPPING = re.compile(r"(?:\ufeff?\s*(?:#[^\n]*|---)?\n)*[A-Za-z_][\w-]*:(?:\s|$)")
 """How YAML begins: with a key, behind comments."""
+NEOX = frozenset({"pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size"})
+"""Keys of GPT-NeoX's files, which have DeepSpeed's beside their own."""
+LIKELY = 0.75
+"""How near a name is to a key that may have been meant."""
 SHOWN = 3
 """Keys that say what a file is instead."""
 
@@ -59,7 +65,7 @@ def kind_of(document: Document) -> Kind:
     if tool_of(names) is not None:
         return Kind.ARGUMENTS
     if is_config(config):
-        return Kind.CONFIG
+        return Kind.OTHER if NEOX & names else Kind.CONFIG
     stated = config.get(DEEPSPEED)
     if isinstance(stated, dict) and not is_config(stated) and not _may_be_config(stated):
         return Kind.OTHER
@@ -75,6 +81,15 @@ def is_config(config: Mapping[str, Any]) -> bool:
     known = {key.name for key in children() if key.name in config}
     sections = any(isinstance(config.get(section), dict) for section in SECTIONS)
     return bool(OWN_KEYS & known) or (sections and len(known) > 1)
+
+
+def has_no_key(config: Mapping[str, Any]) -> bool:
+    """Whether it says something, and nothing that DeepSpeed reads or ever read, nor what may be a slip for that."""
+    known = {name: None for one in children() for name in (one.name, *one.aliases)} | dict.fromkeys(REMOVED_KEYS)
+    return bool(config) and not any(
+        name in known or name.startswith(COMMENTS) or difflib.get_close_matches(name.lower(), known, n=1, cutoff=LIKELY)
+        for name in config
+    )
 
 
 def _may_be_config(section: Mapping[str, Any]) -> bool:

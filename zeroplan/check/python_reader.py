@@ -134,8 +134,11 @@ class _Reader:
         names = [name for name, _, _ in _pairs(node) or () if isinstance(name, str)]
         sections: dict[str, Any] = {name: {} if _pairs(value) is not None else None
                                     for name, _, value in _pairs(node) or () if isinstance(name, str)}  # fmt: skip
-        ours = bool(names) and all(key(name) for name in names)
-        return is_config(sections) or (ours and NAMED.search(named) is not None)
+        ours = [name for name in names if key(name)]
+        if NAMED.search(named) is not None:
+            return is_config(sections) or (bool(ours) and len(ours) == len(names))
+        own = "train_micro_batch_size_per_gpu" in names or sections.get("zero_optimization") is not None
+        return own and is_config(sections) and 2 * len(ours) > len(names)
 
     def literal(self, node: ast.expr, changed: Iterable[tuple[int, str]]) -> Literal:
         """The config of a dict; `changed`: what other lines change of it."""

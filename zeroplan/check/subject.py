@@ -18,6 +18,8 @@ from zeroplan.deepspeed.parallelism import SEQUENCE, makes_mesh
 from zeroplan.deepspeed.values import AUTO
 from zeroplan.errors import ZeroplanError
 
+SWITCHES = ("fp16.enabled", "bf16.enabled")
+
 
 class AsRead(Facts):
     """Facts as DeepSpeed has them: what it reads by hand it takes as it stands, null and texts included."""
@@ -37,7 +39,7 @@ class AsRead(Facts):
         if known is None or known.section in self.table.strict:
             return super().__call__(path)
         value = self.section(known.section).get(known.name, known.default)
-        if path in ("fp16.enabled", "bf16.enabled"):
+        if path in SWITCHES and value != AUTO:
             return bool(value)  # until 0.17.1, any text is true
         if isinstance(value, str) and known.choices and value.lower() in known.choices:
             return value.lower()
@@ -160,6 +162,8 @@ def _without_dropped(section: dict[str, Any], path: str, table: KeyTable) -> dic
             continue
         known = table.inside(path, name)
         left[name] = _without_dropped(value, known.path if known else "?", table) if isinstance(value, dict) else value
+        if value == AUTO and f"{path}.{name}" in SWITCHES:
+            left[name] = True  # a text, where it is read by hand
     return left
 
 

@@ -22,7 +22,7 @@ from zeroplan.check.proposed import without_edits
 from zeroplan.check.rules import RULES
 from zeroplan.cli import check_fix
 from zeroplan.deepspeed.files import write_all
-from zeroplan.errors import ContradictionError, QuantityError, printable, shown
+from zeroplan.errors import ContradictionError, QuantityError, ZeroplanError, printable, shown
 from zeroplan.request.check_setting import CheckInputs, read_inputs, setting_of
 from zeroplan.request.options import Options
 from zeroplan.sources import DEEPSPEED
@@ -68,7 +68,7 @@ def run(command: CheckCommand) -> int:
     stated = chosen.kept(about.findings)
     looked_at = [check_fix.Changed(name, text, text, (), stated) for name, text in about.texts.items()]
     jobs: list[Job] = []
-    looked_at += [_looked_at(command, chosen, inputs, path, jobs) for path in configs(command.files)]
+    looked_at += _each(command, chosen, inputs, jobs)
     looked_at = _accepted(command, _each_once(looked_at))
     changes = command.diff and check_fix.show(looked_at)
     if not command.diff:
@@ -79,6 +79,27 @@ def run(command: CheckCommand) -> int:
             check_fix.tell(looked_at)
     findings = [finding for file in looked_at for finding in file.left]
     return 0 if command.exit_zero else int(changes or chosen.fails(findings))
+
+
+def _each(
+    command: CheckCommand, chosen: RuleSelection, inputs: CheckInputs, jobs: list[Job]
+) -> list[check_fix.Changed]:  # fmt: skip
+    """The files that are named and those of folders; of a folder's, one that cannot be looked at is said on standard
+    error, and the rest is looked at. Raises `ZeroplanError` where nothing is left.
+    """
+    looked_at, errors = [], list[ZeroplanError]()
+    for path in configs(command.files):
+        try:
+            looked_at.append(_looked_at(command, chosen, inputs, path, jobs))
+        except ZeroplanError as error:
+            if path in command.files:
+                raise
+            errors.append(error)
+    if errors and not looked_at:
+        raise errors[0]
+    for hindrance in errors:
+        click.echo(f"zeroplan: {hindrance}: not looked at", err=True)
+    return looked_at
 
 
 def _looked_at(

@@ -221,7 +221,8 @@ REFUSALS: tuple[Refusal, ...] = (
         rule=RULE, key="scheduler.params.warmup_type", until="0.19.4",
     ),
     Refusal(
-        lambda c: c.stated("scheduler.type") == "WarmupCosineLR" and c.states("scheduler.params.total_num_steps")
+        lambda c: c.stated("scheduler.type") == "WarmupCosineLR"
+        and isinstance(c.stated("scheduler.params.total_num_steps"), int)
         and c.stated("scheduler.params.total_num_steps") == c.stated("scheduler.params.warmup_num_steps"),
         "runtime/lr_schedules.py:WarmupCosineLR.get_lr_ratio",
         "total_num_steps of WarmupCosineLR is warmup_num_steps, and the step after the warm-up divides by nothing",

@@ -9,7 +9,7 @@ from typing import Any
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, number, said
 from zeroplan.check.rule import ISSUE, Rule, example
 from zeroplan.check.rules import answers
-from zeroplan.check.setting import TRAINER
+from zeroplan.check.setting import LIGHTNING, TRAINER
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.parallelism import DATA, SEQUENCE, Indivisible, data_parallel_sizes, indivisible, makes_mesh
@@ -130,6 +130,8 @@ def _is_size(value: Any) -> bool:
 
 def _arithmetic(subject: Subject, sizes: dict[str, Any]) -> Iterator[Hit]:
     total, micro, steps = (sizes[name] for name in BATCH)
+    if total is None and micro is None and subject.setting.reader == LIGHTNING:
+        return  # which writes the batch size of the data loader
     if total is None and micro is None:
         yield Hit("ZP203", (STEPS,) if steps is not None else (), "neither train_batch_size nor "
                   "train_micro_batch_size_per_gpu: DeepSpeed refuses that", f'"{MICRO}": 1')  # fmt: skip

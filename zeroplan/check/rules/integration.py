@@ -76,6 +76,9 @@ def unfilled_autos(subject: Subject) -> Iterator[Hit]:
             does = "Accelerate stops" + (", and with it the Trainer" if subject.setting.reader == TRAINER else "")
         value = known.default if known is not None else None
         write = f'"{path[-1]}": {said(value)}' if isinstance(value, int) else "delete it"
+        if known is not None and known.path in OF_THE_TRAINER:
+            yield Hit("ZP804", path, '"auto" here: the Trainer fills it, Accelerate alone stops', write)
+            continue
         yield Hit("ZP804", path, f'nothing fills "auto" here: {does}', write, ERROR if fills else "")
 
 
@@ -86,7 +89,8 @@ def _is_meant(subject: Subject, path: str, known: Key | None) -> bool:
         return known is not None and known.default == AUTO
     if reader == ACCELERATE and path == "train_batch_size":
         return "train_micro_batch_size_per_gpu" in subject.config
-    is_filled = known is not None and bool(known.auto) and not (reader == ACCELERATE and path in OF_THE_TRAINER)
+    alone = reader == ACCELERATE and subject.setting.arguments is None
+    is_filled = known is not None and bool(known.auto) and not (alone and path in OF_THE_TRAINER)
     return is_filled or path in ACCELERATE_FILLS
 
 
