@@ -147,6 +147,10 @@ def test_one_file_of_a_folder_stops_no_other(zeroplan, tmp_path, monkeypatch):
     assert 'zeroplan: ax.yaml: found deepspeed "missing.json", which is not there' in ran.err
     assert ran.err.endswith("not looked at\n")
     assert zeroplan("check", "ax.yaml").code == 2
+    (tmp_path / "ds_config.json").write_text(GOOD, encoding="utf-8")
+    assert zeroplan("check", ".").code == 1  # what it names is not there
+    (tmp_path / "ax.yaml").write_text("deepspeed: zero3\nlearning_rate: 1.0e-4\nper_device_train_batch_size: 1\n", encoding="utf-8")
+    assert zeroplan("check", ".").code == 0  # it is another's
 
 
 @pytest.mark.parametrize(

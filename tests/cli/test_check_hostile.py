@@ -216,14 +216,14 @@ def test_a_file_of_another_user(check, tmp_path):
 
 LETTERS = 499_000
 LARGE = {
-    "entries without commas": '{"a":[' + "1\n" * (LETTERS // 2) + "1]}",
-    "keys and texts without quotes": "{" + "a:b\n" * (LETTERS // 4) + "}",
-    "single quotes": "{" + ",".join(["'a':'b'"] * (LETTERS // 8)) + "}",
-    "trailing commas": '{"a":[' + ",".join(["[1,]"] * (LETTERS // 5)) + "]}",
-    "comments": '{"a":1' + "/**/" * (LETTERS // 4) + "}",
+    "entries without commas": '{"train_batch_size":8,"a":[' + "1\n" * (LETTERS // 2) + "1]}",
+    "keys and texts without quotes": "{train_batch_size:8\n" + "a:b\n" * (LETTERS // 4) + "}",
+    "single quotes": "{'train_batch_size':8," + ",".join(["'a':'b'"] * (LETTERS // 8)) + "}",
+    "trailing commas": '{"train_batch_size":8,"a":[' + ",".join(["[1,]"] * (LETTERS // 5)) + "]}",
+    "comments": '{"train_batch_size":8,"a":1' + "/**/" * (LETTERS // 4) + "}",
     "comments that do not end": '{"a":1' + "/*" * (LETTERS // 2),
-    "lists as deep as they may be": '{"a":[' + ",".join(["[" * 95 + "]" * 95] * (LETTERS // 191)) + "]}",
-    "one key again and again": "{" + ",".join(['"a":1'] * (LETTERS // 6)) + "}",
+    "lists as deep as they may be": '{"train_batch_size":8,"a":[' + ",".join(["[" * 95 + "]" * 95] * (LETTERS // 191)) + "]}",
+    "one key again and again": '{"train_batch_size":8,' + ",".join(['"a":1'] * (LETTERS // 6)) + "}",
     "a removed key again and again": "{" + ",".join(['"amp":{}'] * (LETTERS // 9)) + "}",
     "a key of another section again and again":
         "{" + ",".join(['"overlap_comm":true'] * (LETTERS // 20)) + ',"zero_optimization":{}}',
@@ -232,11 +232,11 @@ LARGE = {
              + ",".join(f'"stage3_gather_16bit_weights_on_model_sav{at}":1' for at in range(LETTERS // 50)) + "}}",
     "parameters": '{"optimizer":{"type":"AdamW","params":{'
                   + ",".join(f'"weight_deca{at}":1' for at in range(LETTERS // 21)) + "}}}",
-    "placeholders": "{" + ",".join(f'"k{at}":"${{X}}"' for at in range(LETTERS // 16)) + "}",
-    "one name": '{"' + "stage3_" * (LETTERS // 7) + '":1}',
+    "placeholders": '{"train_batch_size":8,' + ",".join(f'"k{at}":"${{X}}"' for at in range(LETTERS // 16)) + "}",
+    "one name": '{"train_batch_size":8,"' + "stage3_" * (LETTERS // 7) + '":1}',
     "one number": '{"train_batch_size":' + "9" * LETTERS + "}",
     "one text of digits": '{"zero_optimization":{"reduce_bucket_size":"1' + "_1" * (LETTERS // 2) + 'x"}}',
-    "one text of backslashes": '{"a":"' + "\\" * LETTERS + '"}',
+    "one text of backslashes": '{"train_batch_size":8,"a":"' + "\\" * LETTERS + '"}',
 }  # fmt: skip
 
 

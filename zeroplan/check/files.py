@@ -16,7 +16,18 @@ from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
 from zeroplan.check.document import Document, Member
 from zeroplan.check.finding import Finding, Hit, said
 from zeroplan.check.json_reader import NotReadableError, read_json
-from zeroplan.check.kind import DEEPSPEED, Kind, block, has_no_key, is_script, is_yaml, kind_of, read_document, refuse
+from zeroplan.check.kind import (
+    DEEPSPEED,
+    Kind,
+    OtherKindError,
+    block,
+    has_no_key,
+    is_script,
+    is_yaml,
+    kind_of,
+    read_document,
+    refuse,
+)
 from zeroplan.check.launch import FILE, SECTION, AccelerateConfig, as_yaml, field_of, inline
 from zeroplan.check.proposed import tried
 from zeroplan.check.python_reader import is_python
@@ -288,8 +299,10 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
     elif (named_file := beside(str(member.node.scalar))) is None:
         from zeroplan.check.launcher import SWIFT_OWN
 
-        own = "a config of ms-swift's own package" if member.node.scalar in SWIFT_OWN else "which is not there"
-        raise SpecError(document.name, f"deepspeed {said(member.node.scalar)}, {own}", "a ds_config.json")
+        named = f"deepspeed {said(member.node.scalar)}"
+        if member.node.scalar in SWIFT_OWN:
+            raise OtherKindError(document.name, f"{named}, a config of ms-swift's own package", "a ds_config.json")
+        raise SpecError(document.name, f"{named}, which is not there", "a ds_config.json")
     else:
         inner, checked.texts[named_file[0]] = _reached(*named_file, setting, made)
         checked.findings += inner

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 from zeroplan.catalog.trainers.tools import TRAINER, tool_of
@@ -29,8 +30,14 @@ NEOX = frozenset({"pipe_parallel_size", "pipe-parallel-size", "model_parallel_si
 """Keys of GPT-NeoX's files, which have DeepSpeed's beside their own."""
 LIKELY = 0.75
 """How near a name is to a key that may have been meant."""
+LOOKED_AT = 100
+"""Names of a file that tell what it is."""
 SHOWN = 3
 """Keys that say what a file is instead."""
+
+
+class OtherKindError(SpecError):
+    """A file that is no config of DeepSpeed's and names none: nothing is wrong with it."""
 
 
 class Kind(Enum):
@@ -86,10 +93,10 @@ def is_config(config: Mapping[str, Any]) -> bool:
 def has_no_key(config: Mapping[str, Any]) -> bool:
     """Whether it says something, and nothing that DeepSpeed reads or ever read, nor what may be a slip for that."""
     known = {name: None for one in children() for name in (one.name, *one.aliases)} | dict.fromkeys(REMOVED_KEYS)
-    return bool(config) and not any(
-        name in known or name.startswith(COMMENTS) or difflib.get_close_matches(name.lower(), known, n=1, cutoff=LIKELY)
-        for name in config
-    )
+    if not config or any(name in known or name.startswith(COMMENTS) for name in config):
+        return False
+    near = (difflib.get_close_matches(name.lower(), known, n=1, cutoff=LIKELY) for name in islice(config, LOOKED_AT))
+    return not any(near)
 
 
 def _may_be_config(section: Mapping[str, Any]) -> bool:
@@ -111,14 +118,14 @@ def refuse(document: Document, expected: str) -> None:
     if isinstance(section := config.get(DEEPSPEED), dict):
         line, column = document.place(document.members[DEEPSPEED,].start)
         what = f"deepspeed: with {_first_names(section)}, which are no keys of a ds_config"
-        raise SpecError(f"{document.name}:{line}:{column}", what, expected)
+        raise OtherKindError(f"{document.name}:{line}:{column}", what, expected)
     if has_own(config):
         what = f"{TRAINER} that name no DeepSpeed config ({_first_names(config)})"
         raise SpecError(
             document.name, what, "deepspeed: and the name of one",
             f"zeroplan check ds_config.json --trainer-args {document.name}",
         )  # fmt: skip
-    raise SpecError(document.name, f"keys of something else ({_first_names(config)})", expected)
+    raise OtherKindError(document.name, f"keys of something else ({_first_names(config)})", expected)
 
 
 def _first_names(names: Mapping[str, Any]) -> str:

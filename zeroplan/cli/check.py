@@ -17,6 +17,7 @@ from zeroplan.check.chosen import RuleSelection, names
 from zeroplan.check.files import CheckedFiles, check_arguments, check_file, findings_of, is_other
 from zeroplan.check.finding import Finding
 from zeroplan.check.folder import configs
+from zeroplan.check.kind import OtherKindError
 from zeroplan.check.mended import mended
 from zeroplan.check.proposed import without_edits
 from zeroplan.check.rules import RULES
@@ -68,7 +69,8 @@ def run(command: CheckCommand) -> int:
     stated = chosen.kept(about.findings)
     looked_at = [check_fix.Changed(name, text, text, (), stated) for name, text in about.texts.items()]
     jobs: list[Job] = []
-    looked_at += _each(command, chosen, inputs, jobs)
+    several, failed = _each(command, chosen, inputs, jobs)
+    looked_at += several
     looked_at = _accepted(command, _each_once(looked_at))
     changes = command.diff and check_fix.show(looked_at)
     if not command.diff:
@@ -78,16 +80,17 @@ def run(command: CheckCommand) -> int:
         if command.fix:
             check_fix.tell(looked_at)
     findings = [finding for file in looked_at for finding in file.left]
-    return 0 if command.exit_zero else int(changes or chosen.fails(findings))
+    return 0 if command.exit_zero else int(changes or failed or chosen.fails(findings))
 
 
 def _each(
     command: CheckCommand, chosen: RuleSelection, inputs: CheckInputs, jobs: list[Job]
-) -> list[check_fix.Changed]:  # fmt: skip
+) -> tuple[list[check_fix.Changed], bool]:  # fmt: skip
     """The files that are named and those of folders; of a folder's, one that cannot be looked at is said on standard
-    error, and the rest is looked at. Raises `ZeroplanError` where nothing is left.
+    error, and the rest is looked at. And whether one of these is wrong, not just another's. Raises `ZeroplanError`
+    where nothing is left.
     """
-    looked_at, errors = [], list[ZeroplanError]()
+    looked_at, errors = list[check_fix.Changed](), list[ZeroplanError]()
     for path in configs(command.files):
         try:
             looked_at.append(_looked_at(command, chosen, inputs, path, jobs))
@@ -99,7 +102,7 @@ def _each(
         raise errors[0]
     for hindrance in errors:
         click.echo(f"zeroplan: {hindrance}: not looked at", err=True)
-    return looked_at
+    return looked_at, any(not isinstance(one, OtherKindError) for one in errors)
 
 
 def _looked_at(
