@@ -27,7 +27,7 @@ def ignored(name: str, text: str) -> dict[int, tuple[str, ...]]:
     """
     if "zeroplan:" not in text:
         return {}
-    found: dict[int, tuple[str, ...]] = {}
+    silenced: dict[int, tuple[str, ...]] = {}
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         match = COMMENT.search(line)
@@ -41,8 +41,8 @@ def ignored(name: str, text: str) -> dict[int, tuple[str, ...]]:
         about = number
         if not line[: match.start()].strip():
             about = next((at for at in range(number + 1, len(lines) + 1) if lines[at - 1].strip()), number)
-        found[about] = (*found.get(about, ()), *rules)
-    return found
+        silenced[about] = (*silenced.get(about, ()), *rules)
+    return silenced
 
 
 def not_ignored(findings: Iterable[Finding], texts: Mapping[str, str]) -> list[Finding]:

@@ -144,10 +144,10 @@ def _written_out(name: str, text: str, setting: Setting, made: Made) -> CheckedF
     from zeroplan.check.python_reader import literals  # where there is such a file
 
     checked = CheckedFiles(texts={name: text})
-    found = literals(name, text)
-    if not found:
+    written = literals(name, text)
+    if not written:
         raise SpecError(name, "a Python file without a dict that is a DeepSpeed config", EXPECTED)
-    for literal in found:
+    for literal in written:
         document, line = literal.document, literal.document.place(literal.document.root.start).line
         filled = replace(setting, reader=TRAINER, reader_is_known=True) if literal.unknown else setting
         if LIGHTNINGS in text and not literal.unknown:

@@ -55,8 +55,8 @@ def literals(name: str, text: str) -> list[Literal]:
     reader = _Reader(name, text, _constants(tree))
     changed = _changed(tree)
     dicts = [(node, named) for node, named in _dicts(tree, "") if reader.is_one(node, named)]
-    found = [reader.literal(node, changed.get(named, ())) for node, named in dicts]
-    return sorted(found, key=lambda one: one.document.root.start)
+    several = [reader.literal(node, changed.get(named, ())) for node, named in dicts]
+    return sorted(several, key=lambda one: one.document.root.start)
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:

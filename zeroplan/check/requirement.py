@@ -19,7 +19,7 @@ FILES = (
     *LOCKS, "requirements*.txt", "requirements*.in", "constraints*.txt", "pyproject.toml", "Pipfile",
     "environment*.yml", "environment*.yaml", "setup.py", "setup.cfg", "*Dockerfile*", "*.dockerfile",
 )  # fmt: skip
-"""Where versions are asked for, the exact ones first."""
+"""Where versions are required, the exact ones first."""
 LARGEST = 16_000_000
 OPERATOR = r"(?:===?|~=|!=|>=|<=|>|<)"
 SPECIFIERS = rf"(?P<all>{OPERATOR}\s*[\w.*+!]+(?:\s*,\s*{OPERATOR}\s*[\w.*+!]+)*)"
@@ -69,15 +69,15 @@ class Requirement(NamedTuple):
 
     @property
     def line(self) -> str:
-        asked = f"{self.place}: deepspeed{self.specifiers}"
+        stated = f"{self.place}: deepspeed{self.specifiers}"
         if self.version is None:
             known = versions()
-            return f"{asked}, of which nothing is known here ({known[0]} to {known[-1]}): checked as {known[-1]}"
-        return f"{asked}: checked as DeepSpeed {self.version}"
+            return f"{stated}, of which nothing is known here ({known[0]} to {known[-1]}): checked as {known[-1]}"
+        return f"{stated}: checked as DeepSpeed {self.version}"
 
 
 def requirement_of(path: str, package: str = "deepspeed") -> Requirement | None:
-    """What is asked for in a config's folder or, where nothing is, in the next above that says it, up to the root of
+    """What is required in a config's folder or, where nothing is, in the next above that says it, up to the root of
     its repository or the folder that one is in.
     """
     here = os.getcwd()
