@@ -14,6 +14,7 @@ import typing
 
 import pytest
 
+from tests.references.deepspeed_at import MODELS, Recorder
 from zeroplan.deepspeed.keys import KEYS, OPEN_SECTIONS, STRICT_SECTIONS, children, key
 from zeroplan.deepspeed.keys.optimizer import DEEPSPEED_OPTIMIZERS, OPTIMIZER_PARAMS
 from zeroplan.deepspeed.keys.removed import (
@@ -33,26 +34,6 @@ pytestmark = [
     pytest.mark.skipif(deepspeed.__version__ != DEEPSPEED, reason=f"table is of {DEEPSPEED}"),
 ]
 
-MODELS = {
-    "fp16": "runtime.precision_config:DeepSpeedFP16Config",
-    "bf16": "runtime.precision_config:DeepSpeedBF16Config",
-    "zero_optimization": "runtime.zero.config:DeepSpeedZeroConfig",
-    "zero_optimization.offload_param": "runtime.zero.offload_config:DeepSpeedZeroOffloadParamConfig",
-    "zero_optimization.offload_optimizer": "runtime.zero.offload_config:DeepSpeedZeroOffloadOptimizerConfig",
-    "zero_optimization.zenflow": "runtime.zenflow.zenflow_config:ZenFlowConfig",
-    "zero_optimization.leaf_module": "runtime.zero.leaf_module_config:DeepSpeedZeroLeafModuleConfig",
-    "tensorboard": "monitor.config:TensorBoardConfig",
-    "wandb": "monitor.config:WandbConfig",
-    "csv_monitor": "monitor.config:CSVConfig",
-    "comet": "monitor.config:CometConfig",
-    "comms_logger": "comm.config:CommsLoggerConfig",
-    "timers.throughput": "utils.config:DeepSpeedThroughputTimerConfig",
-    "tensor_parallel": "runtime.tensor_parallel.config:TPTrainingConfig",
-    "tensor_parallel.tp": "runtime.tensor_parallel.config:TPConfig",
-    "hybrid_engine": "runtime.config:HybridEngineConfig",
-    "compile": "compile.config:CompileConfig",
-    "weight_quantization": "inference.config:WeightQuantConfig",
-}
 # Bounds that validators, not fields, put on: model_fields does not show them.
 BOUNDS_IN_VALIDATORS = {
     "fp16.loss_scale",
@@ -74,7 +55,7 @@ ODD_KINDS = {
 def model_of(section):
     import importlib
 
-    module, _, name = MODELS[section].partition(":")
+    module, _, name = MODELS[section][0].partition(":")
     return getattr(importlib.import_module(f"deepspeed.{module}"), name)
 
 
@@ -186,47 +167,6 @@ def test_spellings_and_bounds_as_the_model_takes_them(known):
         if bound is not None:
             with pytest.raises(ValueError, match="validation error"):
                 model(**{known.name: bound + beyond})
-
-
-class Recorder(dict):
-    """A section that notes what is asked of it."""
-
-    def __init__(self, values, section, asked):
-        super().__init__(values)
-        self.section, self.asked = section, asked
-
-    def path(self, name):
-        return f"{self.section}.{name}" if self.section else name
-
-    def note(self, name, *default):
-        self.asked.setdefault(self.path(name), []).extend(default)
-
-    def get(self, name, default=None):
-        self.note(name, default)
-        return super().get(name, default)
-
-    def __contains__(self, name):
-        self.note(name)
-        return super().__contains__(name)
-
-    def __getitem__(self, name):
-        self.note(name)
-        return super().__getitem__(name)
-
-    def keys(self):
-        recorder = self
-
-        class View:
-            def __contains__(self, name):
-                return name in recorder
-
-            def __iter__(self):
-                return iter(dict.keys(recorder))
-
-        return View()
-
-    def __copy__(self):
-        return Recorder(self, self.section, self.asked)
 
 
 # Parsed by hand, so only what the parser asks for shows its keys.

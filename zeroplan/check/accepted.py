@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from zeroplan.check.chosen import names
+from zeroplan.check.chosen import begins_a_rule, names
 from zeroplan.check.finding import Finding
 from zeroplan.check.rules import RULES
 from zeroplan.errors import SpecError, nearest, shown
@@ -35,7 +35,7 @@ def ignored(name: str, text: str) -> dict[int, tuple[str, ...]]:
             continue
         rules = names(match["rules"].replace(" ", ",").split(",")) or ("ZP",)
         for rule in rules:
-            if not any(known.startswith(rule) for known in RULES):
+            if not begins_a_rule(rule):
                 expected = "the id of a rule, or how ids begin"
                 raise SpecError(f"{name}:{number}", shown(rule), expected, nearest(rule, RULES))
         about = number

@@ -21,7 +21,7 @@ class RuleSelection:
     def __post_init__(self) -> None:
         for option, names in (("--select", self.select), ("--ignore", self.ignore)):
             for name in names:
-                if not any(rule.startswith(name) for rule in RULES):
+                if not begins_a_rule(name):
                     raise UnknownNameError(f"rule in {option}", name, RULES)
         if self.fail_on not in SEVERITIES:
             raise QuantityError(f"--fail-on: found {shown(self.fail_on)}, expected {' or '.join(SEVERITIES)}")
@@ -42,6 +42,11 @@ def _longest(rule: str, beginnings: tuple[str, ...], without: int) -> int:
     if not beginnings:
         return without
     return max((len(name) for name in beginnings if rule.startswith(name)), default=-1)
+
+
+def begins_a_rule(name: str) -> bool:
+    """Whether it is the id of a rule, or how one begins."""
+    return any(rule.startswith(name) for rule in RULES)
 
 
 def names(typed: Iterable[str]) -> tuple[str, ...]:

@@ -191,6 +191,6 @@ class _Reader:
         return self._offset(node.lineno, node.col_offset), end
 
     def _offset(self, line: int, column: int) -> int:
-        """Of a line, from 1, and a column in bytes of UTF-8."""
+        """The offset of a place that is a line, from 1, and a column in bytes of UTF-8."""
         before = self.lines[line - 1].encode("utf-8")[:column]
         return self.starts[line - 1] + len(before.decode("utf-8", errors="ignore"))

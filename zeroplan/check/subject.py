@@ -19,6 +19,7 @@ from zeroplan.deepspeed.values import AUTO
 from zeroplan.errors import ZeroplanError
 
 SWITCHES = ("fp16.enabled", "bf16.enabled")
+"""Switches that releases before 0.17.1 read by hand: any text is true."""
 
 
 class AsRead(Facts):
@@ -40,7 +41,7 @@ class AsRead(Facts):
             return super().__call__(path)
         value = self.section(known.section).get(known.name, known.default)
         if path in SWITCHES and value != AUTO:
-            return bool(value)  # until 0.17.1, any text is true
+            return bool(value)
         if isinstance(value, str) and known.choices and value.lower() in known.choices:
             return value.lower()
         return value

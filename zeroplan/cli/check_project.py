@@ -85,9 +85,10 @@ def _check(path: Path, name: str, value: Any) -> None:
 
 
 def _check_rules(place: str, beginnings: list[str]) -> None:
+    from zeroplan.check.chosen import begins_a_rule
     from zeroplan.check.rules import RULES
 
     for beginning in beginnings:
-        if not any(rule.startswith(beginning.strip().upper()) for rule in RULES):
+        if not begins_a_rule(beginning.strip().upper()):
             write = f'"{nearest(beginning.upper(), RULES)}"'
             raise SpecError(place, shown(beginning), "the id of a rule, or how ids begin", write)

@@ -80,7 +80,7 @@ def expert_parallel(c: Facts) -> bool:
 
 
 def offloads_anything(c: Facts) -> bool:
-    return "cpu" in (devices := (c(f"{OFFLOAD}.device"), c(f"{PARAM}.device"))) or "nvme" in devices
+    return any(c(f"{section}.device") != "none" for section in (OFFLOAD, PARAM))
 
 
 def without_switch(c: Facts) -> bool:

@@ -59,8 +59,8 @@ def key_table(version: str = CURRENT.version) -> KeyTable:
 
 
 def read_elsewhere(section: str, name: str, version: str) -> tuple[str, str] | None:
-    """Of a key that a version does not read: the first of the newer ones that does and "", or "" and the last of the
-    older ones; None where no version reads it.
+    """The version that reads a key which this one does not: the first newer one and "", or "" and the last older one;
+    None where none reads it.
     """
     known = CURRENT.inside(section, name)
     path = known.path if known is not None else f"{section}.{name}".lstrip(".")

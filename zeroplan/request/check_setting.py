@@ -46,7 +46,7 @@ class CheckInputs(NamedTuple):
     """The model of a name that a training file has; or why there is none."""
 
     def of_version(self, version: str) -> CheckInputs:
-        """The same of another DeepSpeed."""
+        """These inputs with another version of DeepSpeed."""
         return self._replace(setting=replace(self.setting, version=version, upgrades_from=None))
 
 

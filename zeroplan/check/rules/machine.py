@@ -85,13 +85,13 @@ def emulated_bf16(subject: Subject) -> Iterator[Hit]:
 
 def lone_rank(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
-    if subject.setting.gpus != 1 or facts.stage == 0 or _offloads(subject):
+    if subject.setting.gpus != 1 or facts.stage == 0 or moving_offloads(subject):
         return
     yield Hit("ZP423", subject.spelled(f"{ZERO}.stage"), f"stage {facts.stage} divides nothing on one GPU, and adds "
               "its buckets", '"stage": 0')  # fmt: skip
 
 
-def _offloads(subject: Subject) -> list[str]:
+def moving_offloads(subject: Subject) -> list[str]:
     """The sections that move something."""
     facts = subject.facts
     least = {OFFLOADS[0]: 1, OFFLOADS[1]: 3}
@@ -99,7 +99,7 @@ def _offloads(subject: Subject) -> list[str]:
 
 
 def unsaid_pinning(subject: Subject) -> Iterator[Hit]:
-    for path in _offloads(subject):
+    for path in moving_offloads(subject):
         if subject.stated(f"{path}.pin_memory") is None and len(subject.spelled(path)) == 2:
             yield Hit("ZP514", subject.spelled(path), "pin_memory is not stated, and true since 0.19.5: host "
                       "memory is locked, in powers of two", '"pin_memory": true, or false on a small host')  # fmt: skip
@@ -107,7 +107,7 @@ def unsaid_pinning(subject: Subject) -> Iterator[Hit]:
 
 def groups_beside_offload(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
-    if facts.stage == 3 and facts(HPZ) > 1 and _offloads(subject):
+    if facts.stage == 3 and facts(HPZ) > 1 and moving_offloads(subject):
         yield Hit("ZP521", subject.spelled(HPZ), "hpZ beside offload: users report a loss that diverges",
                   '"zero_hpz_partition_size": 1')  # fmt: skip
 
@@ -129,7 +129,7 @@ def locked_memory(subject: Subject) -> Iterator[Hit]:
     lines = planned.candidate.ledger.host.peak.lines
     locked = sum(entry.bytes for entry in lines if entry.rule.__name__ in ("rounded_on_node", "exact_on_node"))
     if locked > LOCKED * planned.cluster.host_memory:
-        path = _offloads(subject)[0]
+        path = moving_offloads(subject)[0]
         yield Hit("ZP515", subject.spelled(path), f"{gib(locked)} of the host's {gib(planned.cluster.host_memory)} are "
                   "locked: the kernel may end processes (exit code -9)", '"pin_memory": false')  # fmt: skip
 
@@ -155,7 +155,7 @@ def second_bucket(subject: Subject) -> Iterator[Hit]:
 
 def idle_cards(subject: Subject) -> Iterator[Hit]:
     planned = _fitting(subject)
-    offloads = _offloads(subject) if planned else []
+    offloads = moving_offloads(subject) if planned else []
     if planned is None or not offloads or planned.cluster.capacity is None:
         return
     without = planned.at(offload_optimizer=None, offload_param=None)
@@ -170,7 +170,7 @@ def waits_for_network(subject: Subject) -> Iterator[Hit]:
     planned, facts = _fitting(subject), subject.facts
     if planned is None or not planned.is_timed or facts.stage != 3 or planned.cluster.nodes == 1:
         return
-    if facts(HPZ) > 1 or _offloads(subject):
+    if facts(HPZ) > 1 or moving_offloads(subject):
         return
     grouped = planned.at(hpz_partition_size=planned.cluster.gpus_per_node)
     faster = 1 - grouped.time.total / planned.candidate.time.total

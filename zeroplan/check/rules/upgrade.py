@@ -8,6 +8,7 @@ from typing import Any
 
 from zeroplan.check.finding import ADVICE, WARNING, Hit, named
 from zeroplan.check.rule import Rule, example
+from zeroplan.check.rules.machine import OFFLOADS, moving_offloads
 from zeroplan.check.rules.names import STAGE_2
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.defaults import FIELDS
@@ -18,7 +19,6 @@ from zeroplan.units import gib
 
 HISTORY = "the releases' own sources: keys/history.json"
 CPU = ', "offload_optimizer": {"device": "cpu"%s}'
-OFFLOADS = ("zero_optimization.offload_optimizer", "zero_optimization.offload_param")
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -38,7 +38,9 @@ RULES: tuple[Rule, ...] = (
 
 
 def changed_defaults(subject: Subject) -> Iterator[Hit]:
-    """Of keys that the file does not write, whose section is in use, and that do something at its stage."""
+    """Defaults that the newer version changes: of keys that the file leaves out, in sections that are on, with an
+    effect at its stage.
+    """
     older = subject.setting.upgrades_from
     if older is None:
         return
@@ -74,8 +76,7 @@ def _is_used(subject: Subject, known: Key) -> bool:
     """Whether what it belongs to is on: an offload that moves something, a precision that is enabled."""
     facts = subject.facts
     if known.section in OFFLOADS:
-        least = {OFFLOADS[0]: 1, OFFLOADS[1]: 3}[known.section]
-        return facts.stage >= least and facts(f"{known.section}.device") != "none"
+        return known.section in moving_offloads(subject)
     if known.section in ("fp16", "bf16"):
         return facts(f"{known.section}.enabled") is True
     return not known.section or subject.stated(known.section) is not None
