@@ -25,10 +25,16 @@ shared.share()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the commands that tests start as processes compile once, where the environment says never to write bytecode."""
-    if not hasattr(config, "workerinput") and os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    """Make the folders that workers and the commands which tests start share: of results, and, where the environment says
+    never to write bytecode, of bytecode, so that each file is compiled once."""
+    if hasattr(config, "workerinput"):
+        return
+    names = [shared.RUN_FOLDER]
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        names.append("PYTHONPYCACHEPREFIX")
+    for name in names:
         folder = tempfile.TemporaryDirectory()
-        os.environ["PYTHONPYCACHEPREFIX"] = folder.name  # workers and their children inherit it
+        os.environ[name] = folder.name
         config.add_cleanup(folder.cleanup)
 
 

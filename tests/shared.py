@@ -1,4 +1,5 @@
-"""What a process counts once for all its tests: the model of a name, and the search of a space.
+"""What is counted once for all tests: by a process the model of a name and the search of a space, by a run what `of_run` is
+given.
 
 Many tests ask for the same plan in other words: as a screen, as JSON, written to a file, refused at the last step. A model
 is made anew by each command, and with it go the runs of its operators that it remembers; here it is the same object
@@ -8,9 +9,13 @@ share its result. tests/search searches by itself, and `anew` forgets what was f
 
 from __future__ import annotations
 
+import os
+import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import lru_cache, wraps
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from tests import several_models  # noqa: F401 (before what remembers counts is imported)
@@ -19,6 +24,8 @@ from zeroplan.architectures import adapters, infer, quantized
 from zeroplan.catalog import models
 from zeroplan.request import trained
 
+RUN_FOLDER = "ZEROPLAN_TESTS_OF_ONE_RUN"
+"""The variable that names a folder which all processes of one run of the tests see."""
 KEPT_MODELS, KEPT_SEARCHES = 32, 512
 SEARCHES = ("best", "nearest", "neighbours", "front")
 _known: OrderedDict[Hashable, Any] = OrderedDict()
@@ -35,6 +42,19 @@ def share() -> None:
         for name in SEARCHES:
             if search := getattr(module, name, None):
                 setattr(module, name, remembered(search))
+
+
+def of_run(name: str, count: Callable[[], Any]) -> Any:
+    """A picklable result under its name, from the first process of the run that has counted it."""
+    folder = os.environ.get(RUN_FOLDER)
+    if folder is None:
+        return count()
+    kept = Path(folder) / sha256(name.encode()).hexdigest()
+    if not kept.exists():
+        begun = kept.with_suffix(f".{os.getpid()}")
+        begun.write_bytes(pickle.dumps(count()))
+        begun.replace(kept)
+    return pickle.loads(kept.read_bytes())
 
 
 def anew() -> None:

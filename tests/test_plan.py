@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from itertools import pairwise
+
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.jobs import job
 from zeroplan.plan import label, plan
@@ -13,21 +14,20 @@ from zeroplan.specs.strategy import Offload
 from zeroplan.units import GiB
 
 MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b")
-drawn = settings(max_examples=25, deadline=None, derandomize=True)
-capacities = st.integers(8, 160).map(lambda size: size * GiB)
+def fastest(name, capacity):
+    return plan(job(name, capacity=capacity), {}, reserve=0.0, rescue=False).chosen
 
 
-@drawn
-@given(st.sampled_from(MODELS), capacities)
-def test_more_capacity_never_gives_a_slower_plan(name, capacity):
-    """By more than the one per cent that a search may miss."""
-    small, large = (
-        plan(job(name, capacity=size), {}, reserve=0.0, rescue=False).chosen
-        for size in (capacity, capacity * 101 // 100)
-    )
-    if small:
-        assert large
-        assert large.time.total <= 1.01 * small.time.total
+@pytest.mark.parametrize("name", MODELS)
+def test_more_capacity_never_gives_a_slower_plan(name):
+    """By more than the one per cent that a search may miss: along cards of 1 % more each, from two drawn sizes."""
+    drawn = random.Random(name).sample(range(8, 161), 2)
+    sizes = sorted(size * GiB * 101**step // 100**step for size in drawn for step in range(4))
+    plans = [fastest(name, size) for size in sizes]
+    for small, large in pairwise(plans):
+        if small:
+            assert large
+            assert large.time.total <= 1.01 * small.time.total
 
 
 def test_of_equally_fast_plans_the_simpler_is_taken():

@@ -99,21 +99,32 @@ def flags(options):
     return [text for name, value in options.items() for text in ("--" + name.replace("_", "-"), value)]
 
 
+def read(options, target="hf"):
+    return read_request(Options(Script(target), **options), default_params="7B", default_gpus=8)
+
+
 def chosen(options, target="hf"):
     """The job of the plan for a target, or None when nothing fits."""
-    request = read_request(Options(Script(target), **options), default_params="7B", default_gpus=8)
+    request = read(options, target)
     best = plan(request.job(), request.fixed, reserve=None, rescue=False).chosen
     return best.job if best else None
 
 
 @cache
 def recommendation(case):
-    """A drawn request that fits, as (options, job): each for itself, so that a process works out those that it tests."""
+    """A drawn request that fits, as (options, job): of the processes that test, the first that needs it searches."""
+    options, strategy = shared.of_run(f"test_write, case {case}", lambda: first_that_fits(case))
+    return options, read(options).job()._replace(strategy=strategy)
+
+
+def first_that_fits(case):
+    """A drawn request that fits, as (options, strategy)."""
     rng = random.Random(f"{SEED} {case}")
     while True:
         options = draw(rng)
         if (job := chosen(options)) is not None:
-            return options, job
+            assert job == read(options).job()._replace(strategy=job.strategy)
+            return options, job.strategy
 
 
 def recommendations():
