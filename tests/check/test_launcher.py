@@ -220,3 +220,80 @@ def test_deepspeeds_own_option_is_not_the_trainer_s(zeroplan, tmp_path, monkeypa
                                       '"zero_optimization": {"stage": 1}}', encoding="utf-8")  # fmt: skip
     (tmp_path / "run.sh").write_text("deepspeed train.py --deepspeed --deepspeed_config ds.json --save_steps 5 --adam-beta1 0.9\n", encoding="utf-8")
     assert "ZP205" not in zeroplan("check", "run.sh").out
+
+
+FIELDS = {"zero_stage": 2, "gradient_accumulation_steps": 4, "gradient_clipping": 1.0}
+ARGUMENTS = "--per_device_train_batch_size 4 --output_dir o"
+
+
+def accelerated(zeroplan, tmp_path, monkeypatch, fields, line, precision="no"):
+    """Rules that hold of a script, beside an Accelerate file of these fields."""
+    monkeypatch.chdir(tmp_path)
+    file = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "mixed_precision": precision,
+            "num_machines": 1, "num_processes": 2, "deepspeed_config": fields}  # fmt: skip
+    (tmp_path / "acc.json").write_text(json.dumps(file), encoding="utf-8")
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\naccelerate launch --config_file acc.json {line}\n", encoding="utf-8")
+    return zeroplan("check", "run.sh")
+
+
+@pytest.mark.parametrize(
+    ("line", "precision", "messages"),
+    [
+        (f"t.py {ARGUMENTS} --gradient_accumulation_steps 4", "no", []),
+        (f"t.py {ARGUMENTS} --gradient_accumulation_steps 2", "no", ["4 for gradient_accumulation_steps"]),
+        (f"t.py {ARGUMENTS} --gradient_accumulation_steps 4 --max_grad_norm 0.5", "no", ["1.0 for gradient_clipping"]),
+        (f"t.py {ARGUMENTS} --gradient_accumulation_steps 4", "bf16", ["true for enabled"]),
+        (f"t.py {ARGUMENTS} --gradient_accumulation_steps 4 --bf16", "bf16", []),
+        (f"--gradient_accumulation_steps 2 t.py {ARGUMENTS} --gradient_accumulation_steps 2", "no", []),
+        (f"--mixed_precision bf16 t.py {ARGUMENTS} --gradient_accumulation_steps 4 --bf16", "no", []),
+        (f"--mixed_precision bf16 t.py {ARGUMENTS} --gradient_accumulation_steps 4", "no", ["true for enabled"]),
+    ],
+)
+def test_the_trainer_compares_accelerates_file(zeroplan, tmp_path, monkeypatch, line, precision, messages):
+    """Run with accelerate 1.15 and transformers 5.24: each of these stops in train(), or does not."""
+    ran = accelerated(zeroplan, tmp_path, monkeypatch, FIELDS, line, precision)
+    for message in messages:
+        assert message in ran.out
+    assert ran.out.count("the Trainer stops") == len(messages)
+
+
+def test_options_of_accelerate_launch_win_over_its_file(zeroplan, tmp_path, monkeypatch):
+    """accelerate 1.15 commands/launch.py: fields of the file are defaults alone; run: ZERO_STAGE is the option's."""
+    offloads = {"zero_stage": 2, "offload_param_device": "cpu"}
+    assert "ZP501" in accelerated(zeroplan, tmp_path, monkeypatch, offloads, "t.py").out
+    assert "ZP501" not in accelerated(zeroplan, tmp_path, monkeypatch, offloads, "--zero_stage 3 t.py").out
+    offloads["zero_stage"] = 3
+    assert "ZP501" in accelerated(zeroplan, tmp_path, monkeypatch, offloads, "--zero_stage 2 t.py").out
+
+
+def test_an_option_that_turns_deepspeed_off_is_said(zeroplan, tmp_path, monkeypatch):
+    """Run with accelerate 1.15: no variable of DeepSpeed's reaches the script."""
+    ran = accelerated(zeroplan, tmp_path, monkeypatch, FIELDS, "--multi_gpu t.py")
+    assert "--multi_gpu: accelerate launch uses no DeepSpeed" in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["trl sft --model_name_or_path x --deepspeed ds.json --output_dir o",
+     "swift sft --model x --torch_dtype bfloat16 --deepspeed ds.json --output_dir o"],
+)  # fmt: skip
+def test_commands_have_defaults_of_their_own(zeroplan, tmp_path, monkeypatch, line):
+    """TRL 1.16 SFTConfig: bf16, 2e-5; ms-swift 3.8 swift/trainers/arguments.py: micro-batch 1, weight decay 0.1."""
+    monkeypatch.chdir(tmp_path)
+    config = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": 1.0,
+              "bf16": {"enabled": True}, "zero_optimization": {"stage": 2},
+              "optimizer": {"type": "AdamW", "params": {"lr": 2e-5}}}  # fmt: skip
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{line}\n", encoding="utf-8")
+    ran = zeroplan("check", "run.sh", "--format", "concise")
+    assert "error" not in ran.out
+
+
+def test_a_scripts_gpus_are_those_that_it_has_to_fit_on(zeroplan, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": {"stage": 3}}
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / "run.sh").write_text("deepspeed --num_gpus 8 t.py --deepspeed_config ds.json\n", encoding="utf-8")
+    job = ("--model", "llama-3.1-8b", "--gpu-mem", "80", "--checkpointing", "full")
+    assert "on 1 GPU (assumed" in zeroplan("check", "ds.json", *job).out
+    assert zeroplan("check", "run.sh", *job).code == 0

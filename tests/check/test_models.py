@@ -58,3 +58,14 @@ def test_answers_are_of_both_kinds_and_of_nothing_else(part, error):
     answers = [row[-1] for row in said(part)]
     assert {error in answer for answer in answers} == {True, False}
     assert all(error in answer for answer in answers if answer)
+
+
+def test_before_0_18_deepspeed_knows_no_experts(zeroplan, tmp_path):
+    """deepspeed/runtime/zero/leaf_module_config.py, with Mixtral's blocks in it, came with 0.18.0."""
+    file = tmp_path / "ds.json"
+    file.write_text('{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}')
+    job = ("--model", "mixtral-8x7b", "--gpus", "8")
+    assert "ZP426" not in zeroplan("check", str(file), *job).out
+    older = zeroplan("check", str(file), *job, "--deepspeed", "0.16.9")
+    assert "ZP426" in older.out
+    assert "set_z3_leaf_modules" in older.out

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from zeroplan.catalog.trainers.tools import AXOLOTL, TRAINER, TRL, tool_of
+from zeroplan.catalog.trainers.tools import AXOLOTL, SWIFT, TRAINER, TRL, tool_of
 from zeroplan.check.document import Document
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.errors import SpecError
@@ -21,14 +21,24 @@ DEFAULTS: dict[str, Any] = {
     "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8, "weight_decay": 0.0, "warmup_steps": 0,
     "max_steps": -1, "fp16": False, "bf16": False, "fp16_full_eval": False, "bf16_full_eval": False,
     "optim": "adamw_torch_fused", "load_best_model_at_end": False, "gradient_checkpointing": False,
+    "save_only_model": False, "auto_find_batch_size": False,
 }  # fmt: skip
 """What transformers takes where nothing is stated (training_args.py), of what bears on a ds_config.json."""
 OTHER_DEFAULTS: dict[str, dict[str, Any]] = {
     AXOLOTL: {"per_device_train_batch_size": 1, "bf16": True, "learning_rate": None, "optim": "adamw_torch_fused"},
     TRL: {"bf16": True, "gradient_checkpointing": True, "learning_rate": None},
+    SWIFT: {"per_device_train_batch_size": 1, "gradient_accumulation_steps": None, "learning_rate": None,
+            "weight_decay": 0.1, "adam_beta2": None, "bf16": None, "fp16": None, "warmup_steps": None,
+            "gradient_checkpointing": True},
 }
-"""What other tools take in their place; None: what the file does not tell."""
-OTHER_NAMES = {AXOLOTL: {"per_device_train_batch_size": "micro_batch_size", "optim": "optimizer"}}
+"""What other tools take in their place; None: what the file does not tell. ms-swift's follow torch_dtype, how the model
+is trained and the release (swift/trainers/arguments.py of 3.8).
+"""
+OTHER_NAMES = {
+    AXOLOTL: {
+        "per_device_train_batch_size": "micro_batch_size", "optim": "optimizer", "lr_scheduler_type": "lr_scheduler",
+    },
+}  # fmt: skip
 """What other tools call them."""
 TRAINER_ARGUMENTS = frozenset({
     "gradient_checkpointing", "flash_attention", "use_flash_attention", "learning_rate", "lr", "num_train_epochs",
@@ -60,11 +70,13 @@ class Arguments:
     """A file of TrainingArguments; keys of anything else in it are not looked at."""
 
     document: Document
+    command_of: str = ""
+    """The tool whose command takes these arguments, where that is known: its keys tell else."""
 
     @cached_property
     def tool(self) -> str:
         """Whose training file it is: the Trainer's own where its keys do not tell."""
-        return tool_of(self.document.config) or TRAINER
+        return self.command_of or tool_of(self.document.config) or TRAINER
 
     @property
     def of_other_tool(self) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.check.arguments import YAML, Arguments, has_own
@@ -57,6 +57,7 @@ EARLY = 50_000
 TWICE = "ZP103"
 """A dict of Python has each key once."""
 KEYS_SHOWN = 3
+Fields = Iterable[tuple[str, Any]]
 LIGHTNINGS = "DeepSpeedStrategy"
 """What Lightning's users give a config to."""
 CONSTANTS = re.compile(r"\b(?:true|false|null)\b")
@@ -77,8 +78,12 @@ class CheckedFiles:
     """What a file was taken for, where that is not plain."""
 
 
-def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
-    """Raises `SpecError` for what is no config at all, and for what is another's file."""
+def check_file(
+    name: str, text: str, setting: Setting, beside: Beside, made: Made, fields: Fields = ()
+) -> CheckedFiles:  # fmt: skip
+    """Raises `SpecError` for what is no config at all, and for what is another's file. `fields`: those of an Accelerate
+    file that the command states which it is given to.
+    """
     if not text.lstrip().startswith("{") and LOG.search(text[:EARLY]):
         raise SpecError(name, "a log", EXPECTED, f"zeroplan observe {name}")
     if is_script(name, text):
@@ -91,7 +96,7 @@ def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Mad
         return CheckedFiles(check_json(name, text, setting, made), {name: text})
     else:
         document = other
-    checked = _of_kind(document, setting, beside, made)
+    checked = _of_kind(document, setting, beside, made, fields)
     return replace(checked, findings=[_without_edits(one, name) for one in checked.findings])
 
 
@@ -131,6 +136,8 @@ def _started(name: str, text: str, setting: Setting, beside: Beside, made: Made)
             checked.texts |= inner.texts
             ranks = f", on {launch.gpus} GPU{'s' * (launch.gpus > 1)}" if launch.gpus else ""
             checked.notes.append(f"{where}: {file[0]}, given to {launch.launcher}{ranks}")
+            if launch.leaves_out:
+                checked.notes.append(f"{where}: {launch.leaves_out}: accelerate launch uses no DeepSpeed")
             checked.notes += [f"{where}: --{each}, whose value no line sets: not compared" for each in launch.unknown]
     if len(checked.texts) == 1:
         place, found = left_out[0] if left_out else (name, "a script that gives no DeepSpeed config to a training run")
@@ -172,7 +179,8 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
     """The findings of a config, or of Accelerate's, that one run is given."""
     setting = replace(setting, gpus=setting.gpus or launch.gpus)
     if launch.config is None:
-        return check_file(*file, replace(setting, arguments=setting.arguments or launch.arguments), beside, made)
+        setting = replace(setting, arguments=setting.arguments or launch.arguments)
+        return check_file(*file, setting, beside, made, launch.fields)
     checked = CheckedFiles()
     if launch.arguments is not None and launch.reader != RAW:
         setting = replace(setting, reader=TRAINER, arguments=launch.arguments)
@@ -184,10 +192,12 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
     return checked
 
 
-def _of_kind(document: Document, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+def _of_kind(
+    document: Document, setting: Setting, beside: Beside, made: Made, fields: Fields = ()
+) -> CheckedFiles:  # fmt: skip
     kind, texts = kind_of(document), {document.name: document.text}
     if kind is Kind.ACCELERATE:
-        return _launched(AccelerateConfig(document), setting, beside, made)
+        return _launched(AccelerateConfig(document, dict(fields)), setting, beside, made)
     if kind is Kind.ARGUMENTS:
         return _trained(Arguments(document), setting, beside, made)
     if kind is Kind.CONFIG:
@@ -266,7 +276,8 @@ def check_arguments(arguments: Arguments) -> list[Finding]:
 
 def _launched(launch: AccelerateConfig, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     document = launch.document
-    setting = replace(setting, reader=ACCELERATE, gpus=setting.gpus or launch.processes)
+    reader = ACCELERATE if setting.arguments is None else TRAINER  # which compares what Accelerate makes with its own
+    setting = replace(setting, reader=reader, gpus=setting.gpus or launch.processes)
     checked, stage = CheckedFiles([], {document.name: document.text}), None
     inner: list[Finding] = []
     if launch.is_deepspeed and launch.config_file is None:

@@ -7,8 +7,8 @@ prepare_deepspeed_cmd_env), and utils/dataclasses.py:DeepSpeedPlugin makes them 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -28,20 +28,32 @@ NAMES = {
 }  # fmt: skip
 """Fields of Accelerate that stand for keys of ds_config.json."""
 DEFAULT_STAGE = 2
+PRECISION = "mixed_precision"
 OFFLOADS = ("offload_optimizer", "offload_param")
+OPTIONS = frozenset({*NAMES.values(), "zero3_init_flag", PRECISION})
+"""Fields that `accelerate launch` takes as options too; since 1.5 these win (commands/launch.py)."""
 REPLACED = re.compile(r'"(\w+)": (?:\{"device": )?("?)([\w.-]+)\2\}?')
 
 
 @dataclass(frozen=True)
 class AccelerateConfig:
     document: Document
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of `OPTIONS`, those that the command states which the file is given to."""
 
     @cached_property
     def fields(self) -> dict[str, Any]:
-        """The fields of deepspeed_config that are not null."""
+        """The fields of deepspeed_config that are not null, as the command's options change them."""
         section = self.document.config.get(SECTION)
         stated = section if isinstance(section, dict) else {}
-        return {name: value for name, value in stated.items() if value is not None}
+        fields = {name: value for name, value in stated.items() if value is not None}
+        if FILE in fields:
+            return fields
+        return fields | {name: value for name, value in self.options.items() if name != PRECISION}
+
+    @property
+    def precision(self) -> Any:
+        return self.options.get(PRECISION, self.document.config.get(PRECISION))
 
     @property
     def is_deepspeed(self) -> bool:
@@ -96,7 +108,7 @@ def inline(launch: AccelerateConfig) -> Document:
     clipping = _converted(fields.get("gradient_clipping", "auto"), float)
     if clipping:
         members.append(place.member("gradient_clipping", ValueNode(0, scalar=clipping), "gradient_clipping"))
-    if (precision := document.config.get("mixed_precision")) in ("fp16", "bf16", "fp8"):
+    if (precision := launch.precision) in ("fp16", "bf16", "fp8"):
         enabled = place.member("enabled", ValueNode(0, scalar=True), "")
         name = "fp16" if precision == "fp16" else "bf16"
         members.append(place.member(name, ValueNode(0, members=[enabled]), ""))
@@ -151,6 +163,8 @@ def as_yaml(write: str) -> str:
     short = {path.rpartition(".")[2]: name for path, name in NAMES.items() if not path.endswith(".device")}
     if write.startswith('"bf16": {"enabled": true}'):
         return "mixed_precision: bf16"
+    if write == '"enabled": "auto"':
+        return "one precision, there and in mixed_precision"
     matches = REPLACED.findall(write)
     if not matches:
         return write

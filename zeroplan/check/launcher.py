@@ -11,13 +11,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from zeroplan.catalog.trainers.tools import SWIFT, TRL
 from zeroplan.check.arguments import DEFAULTS, OWN, Arguments
 from zeroplan.check.document import Document, Member, ValueNode
+from zeroplan.check.launch import OPTIONS
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, TRAINER
 from zeroplan.check.shell import Word, commands, is_number
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3", "swift", "trl",
              "llamafactory-cli", "axolotl")  # fmt: skip
+TOOLS = {"swift": SWIFT, "trl": TRL}
+"""Commands that take the Trainer's arguments with defaults of their own."""
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""
 SWIFT_OWN = ("zero0", "zero1", "zero2", "zero3", "zero2_offload", "zero3_offload")
@@ -26,6 +30,8 @@ MODULES = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
     "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed",
 }  # fmt: skip
+OTHERS = ("--multi_gpu",)
+"""Options with which `accelerate launch` starts something else than its file says (run: 1.15 hands on no DeepSpeed)."""
 SLURM = re.compile(r"^[ \t]*#SBATCH[ \t]+(-{1,2}[\w-]+)(?:[= \t]+|(?<=-[A-Za-z]))(\S+)", re.MULTILINE)
 NODES, PER_NODE = ("--nodes", "-N"), ("--gpus-per-node", "--gpus_per_node", "--gres", "--gpus-per-task")
 SET_BY_SLURM = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")
@@ -56,6 +62,10 @@ class Launch(NamedTuple):
     """The Trainer's, where some are stated and all that bear on a config are known."""
     unknown: tuple[str, ...] = ()
     """Arguments that bear on a config and whose values no line of the script sets."""
+    fields: tuple[tuple[str, Any], ...] = ()
+    """What the options of `accelerate launch` put in the place of fields of its file."""
+    leaves_out: str = ""
+    """An option at which `accelerate launch` starts no DeepSpeed."""
 
     @property
     def named(self) -> Word | None:
@@ -110,9 +120,16 @@ def _launch(document: Document, words: list[Word], allotted: int | None) -> Laun
     accelerate = options.get("--config_file") if launcher == "accelerate" else None
     if launcher == "accelerate" and config is None:
         config, reader = options.get("--deepspeed_config_file"), ACCELERATE
-    stated, unknown = _arguments(document, arguments, certain=launcher in ("swift", "trl"))
+    stated, unknown = _arguments(document, arguments, tool=TOOLS.get(launcher, ""))
     gpus = _ranks(launcher, options) or (allotted if launcher.startswith("python") or launcher == "deepspeed" else None)
-    return Launch(launcher, line, config, reader, accelerate, gpus, None if unknown else stated, unknown)
+    fields, leaves_out = tuple[tuple[str, Any], ...](), ""
+    if launcher == "accelerate":
+        named = [(name.lstrip("-").replace("-", "_"), word.text) for name, word in options.items()]
+        fields = tuple((name, _value(text)) for name, text in named if name in OPTIONS and text is not None)
+        leaves_out = next((name for name in OTHERS if name in options), "")
+    return Launch(
+        launcher, line, config, reader, accelerate, gpus, None if unknown else stated, unknown, fields, leaves_out
+    )
 
 
 def _training_file(words: Sequence[Word]) -> Word | None:
@@ -163,21 +180,22 @@ def _product(nodes: str | None, per_node: str | None) -> int | None:
 
 
 def _arguments(
-    document: Document, stated: list[tuple[str, Word]], *, certain: bool
+    document: Document, stated: list[tuple[str, Word]], *, tool: str
 ) -> tuple[Arguments | None, tuple[str, ...]]:  # fmt: skip
-    """TrainingArguments of these options, each at its place in the script, and those that are not known; `certain`: no
-    option has to tell that they are the Trainer's.
+    """TrainingArguments of these options, each at its place in the script, and those that are not known; `tool`: whose
+    command takes them, or "" where an option has to tell that they are the Trainer's.
     """
     members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
     bearing = [(name, word) for name, word in members if name in OWN or name in DEFAULTS or name == "deepspeed"]
     unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
-    if not certain and not any(name in OWN for name, _word in bearing):
+    if not tool and not any(name in OWN for name, _word in bearing):
         return None, ()
     nodes = [
         Member(name, word.start, word.end, ValueNode(word.start, word.end, scalar=_value(word.text or "")))
         for name, word in bearing
     ]
-    return Arguments(Document(document.name, document.text, ValueNode(0, len(document.text), members=nodes))), unknown
+    whole = Document(document.name, document.text, ValueNode(0, len(document.text), members=nodes))
+    return Arguments(whole, tool), unknown
 
 
 def _value(text: str) -> Any:

@@ -29,6 +29,9 @@ class Planned:
     assumes_no_checkpointing: bool = False
     """Nobody said whether layers are checkpointed, which no config can: none are."""
 
+    assumes_one_gpu: bool = False
+    """Nobody said how many there are."""
+
     @cached_property
     def candidate(self) -> Candidate:
         """The job counted and timed. Raises `ZeroplanError` where DeepSpeed would stop in `initialize` or a step."""

@@ -198,6 +198,9 @@ def _planned(
         per_node = launch.processes // launch.machines or 1
         options = options.replace(gpus=f"{launch.machines}x{per_node}")
         cluster = read_cluster(options, 1)[0]
+    elif setting.gpus and options.gpus is None and options.hostfile is None and options.cluster is None:
+        options = options.replace(gpus=str(setting.gpus))  # as the script that names the config has it
+        cluster = read_cluster(options, 1)[0] if inputs.cluster else cluster
     without_init = launch is not None and str(launch.fields.get("zero3_init_flag")).lower() == "false"
     if without_init and options.zero_init is None:
         options = options.replace(zero_init=False)
@@ -213,6 +216,7 @@ def _planned(
     return Planned(
         request.cluster, model, request.jobs()[0], reserve, accepts_tight=options.accept == TIGHT,
         assumes_no_checkpointing=silent,
+        assumes_one_gpu=options.gpus is None and options.hostfile is None and options.cluster is None,
     )  # fmt: skip
 
 

@@ -12,11 +12,16 @@ if os.environ.get("PROBE") and "LOCAL_RANK" in os.environ:
     import importlib
     import json
     import sys
+    import time
     from pathlib import Path
 
     import torch
     import torch.utils.checkpoint
 
+    LET_GO = 1
+    """Seconds at the end of a process. DeepSpeed keeps gloo's groups alive at stage 3, and a thread of gloo's that drops a
+    tensor once Python has begun to end is ended inside a destructor: the process aborts (pytorch issue 190489).
+    """
     CLOSED = []
     """What checkpointed layers keep beside their inputs, which no hook sees: the keywords that they are called with."""
     once = torch.utils.checkpoint.checkpoint
@@ -129,6 +134,7 @@ if os.environ.get("PROBE") and "LOCAL_RANK" in os.environ:
             without_operators()
         found = really(*args, **kwargs)
         engine = watched(found[0])
+        atexit.register(time.sleep, LET_GO)
         atexit.register(lambda: Path(os.environ["PROBE"], f"{os.environ['RANK']}.json").write_text(json.dumps(said(engine))))
         return found
 

@@ -13,7 +13,7 @@ from zeroplan.errors import ZeroplanError
 from zeroplan.units import gib
 
 if TYPE_CHECKING:
-    from zeroplan.search import Candidate
+    from zeroplan.check.planned import Planned
 
 GUIDE = "https://github.com/deepspeedai/DeepSpeed/blob/master/docs/_pages/training.md"
 RULES_BY_TIER = {"gpu": "ZP901", "host": "ZP902", "nvme": "ZP903"}
@@ -78,7 +78,7 @@ def fits(subject: Subject) -> Iterator[Hit]:
     write = mended(planned, subject.setting) if candidate.fit.fits is False else ""
     for key in short:
         unsaid = UNSAID if key == "gpu" and planned.assumes_no_checkpointing else ""
-        yield Hit(RULES_BY_TIER[key], path, _shortage(candidate, key) + unsaid, write or NO_SINGLE_CHANGE)
+        yield Hit(RULES_BY_TIER[key], path, _shortage(planned, key) + unsaid, write or NO_SINGLE_CHANGE)
     if short or planned.accepts_tight:
         return
     for key in candidate.fit.tight:
@@ -93,16 +93,19 @@ def _clause(error: object) -> str:
     return " ".join(str(error).split())
 
 
-def _shortage(candidate: Candidate, key: str) -> str:
+def _shortage(planned: Planned, key: str) -> str:
     """Needed, room, and by which lines."""
     from zeroplan.fit import PLACES
 
+    candidate = planned.candidate
     tier, moment = getattr(candidate.fit, key), getattr(candidate.ledger, key).peak
     lines = [*moment.lines, *(candidate.fit.outside if key == "gpu" else ())]
     largest = sorted(lines, key=lambda entry: -entry.bytes)[:LINES]
     by = ", ".join(f"{entry.name} {gib(entry.bytes)}" for entry in largest if entry.bytes)
     gpus = candidate.job.ranks
-    where = f"on {'each of ' * (gpus > 1)}{gpus} GPU{'s' * (gpus > 1)}" if key == "gpu" else f"of {PLACES[key]}"
+    assumed = " (assumed: --gpus says how many)" if planned.assumes_one_gpu else ""
+    cards = f"on {'each of ' * (gpus > 1)}{gpus} GPU{'s' * (gpus > 1)}{assumed}"
+    where = cards if key == "gpu" else f"of {PLACES[key]}"
     return (f"needs {gib(tier.needed)} {where}, {gib(tier.capacity)} are there, {gib(-tier.headroom)} too few: in "
             f"{moment.phase} {by}")  # fmt: skip
 

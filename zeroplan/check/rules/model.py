@@ -9,6 +9,7 @@ from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
 from zeroplan.check.rule import ISSUE, Rule, example
 from zeroplan.check.rules.names import FP16, STAGE_2, STAGE_3
 from zeroplan.check.subject import Subject
+from zeroplan.deepspeed.keys.table import number
 from zeroplan.errors import ContradictionError
 from zeroplan.units import count, gib
 
@@ -175,17 +176,24 @@ def uneven_codes(subject: Subject) -> Iterator[Hit]:
 
 
 def experts(subject: Subject) -> Iterator[Hit]:
-    planned = subject.setting.planned
+    """DeepSpeed knows blocks of some models since 0.18, when the key came; before, no model's."""
+    planned, version = subject.setting.planned, subject.setting.transformers
     job = planned.job if planned else None
-    if job is None or job.strategy.stage != 3 or not job.model.shape.experts or job.execution.leaves:
+    if job is None or job.strategy.stage != 3 or not job.model.shape.experts:
+        return
+    key = subject.table.key(f"{ZERO}.leaf_module")
+    if (key and job.execution.leaves) or (version is not None and number(version) >= (5,)):
         return
     name = next((tensor.name for tensor in job.model.tensors if ".experts." in tensor.name), "")
     block = name.partition(".experts.")[0].rpartition(".")[2]
     if block:
+        knows = "DeepSpeed knows this model's blocks by no name of its own"
+        if key is None:
+            knows = f"DeepSpeed {subject.table.version} knows no model's blocks by itself"
         yield Hit("ZP426", subject.spelled(f"{ZERO}.stage"), "with transformers before 5 a rank waits for ever where "
-                  "an expert gets no token on another; DeepSpeed "
-                  "knows this model's blocks by no name of its own",
-                  f'"leaf_module": {{"name_suffixes": ["{block}"]}}')  # fmt: skip
+                  f"an expert gets no token on another; {knows}",
+                  f'"leaf_module": {{"name_suffixes": ["{block}"]}}' if key else
+                  f"deepspeed.utils.set_z3_leaf_modules(model, [type of {block}]) in the script")  # fmt: skip
 
 
 def kept_whole(subject: Subject) -> Iterator[Hit]:

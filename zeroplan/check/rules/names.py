@@ -26,6 +26,7 @@ STAGE_2 = '{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization
 FP16 = '{"train_batch_size": 8, "fp16": {"enabled": true%s}}'
 STRICT = "runtime/config_utils.py:DeepSpeedConfigModel.model_config, extra=forbid"
 ZERO = "zero_optimization"
+AUTOTP = "tensor_parallel.autotp_size"
 SHORT = 40
 """Letters of a value that a replacement line repeats."""
 
@@ -148,6 +149,11 @@ def _refused(subject: Subject, entry: Entry) -> Hit:
     if (other := _of_another_version(subject, entry)) is not None:
         return other
     rule, home = "ZP108", at_home(name, subject.table)
+    # In tensor_parallel.tp it would be known, and turn nothing on.
+    if section == "tensor_parallel" and name == "tp_size" and subject.table.key(AUTOTP):
+        new = AUTOTP.rpartition(".")[2]
+        return Hit("ZP108", entry.path, f"{name} is no key of {section}: DeepSpeed refuses it",
+                   f'"{new}": {_short(entry.value)}', edits=renamed(subject.document, entry.path, new))
     if section == "bf16" and any(known.name == name for known in subject.table.children("fp16")):
         return Hit("ZP302", entry.path, f"{name} belongs to fp16: DeepSpeed refuses it in bf16", "delete it",
                    edits=deleted(subject.document, entry.path))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
-from zeroplan.check.rule import Rule, example
+from zeroplan.check.rule import ISSUE, Rule, example
 from zeroplan.check.rules import answers
 from zeroplan.check.rules.values import BF16
 from zeroplan.check.subject import Subject
@@ -22,11 +23,16 @@ WHOLE = ("warmup_num_steps", "lr_range_test_step_size")
 ALL_PARAMS: dict[str, tuple[str, ...]] = {**TORCH_SCHEDULES, **SCHEDULER_PARAMS}
 HALVES = {"cycle_first_step_size": 0.0, "cycle_second_step_size": -5e-324}
 """Halves of a cycle, read as float() does, and what they must be over."""
+OWN_RATE = 0.001
 SOURCE = "runtime/lr_schedules.py"
 
 
 def _schedule(kind: str, params: str = "") -> str:
     return BF16 % f', "scheduler": {{"type": "{kind}", "params": {{{params}}}}}'
+
+
+def _with_rate(params: str) -> str:
+    return _schedule("WarmupDecayLR", params)[:-1] + ', "optimizer": {"type": "AdamW", "params": {"lr": 0.00002}}}'
 
 
 RULES: tuple[Rule, ...] = (
@@ -57,6 +63,11 @@ RULES: tuple[Rule, ...] = (
         "ZP615", ERROR, "A parameter that the schedule does not take", SOURCE,
         example(_schedule("WarmupCosineLR", '"total_num_steps": 10000, "warmup_max_lr": 0.0001')),
         example(_schedule("WarmupCosineLR", '"total_num_steps": 10000, "warmup_min_ratio": 0.1')),
+    ),
+    Rule(
+        "ZP630", WARNING, "A schedule that rises to a rate of its own", f"{SOURCE}:WarmupDecayLR.__init__, run",
+        example(_with_rate('"total_num_steps": 10000')),
+        example(_with_rate('"total_num_steps": 10000, "warmup_max_lr": 0.00002')), ISSUE + "7303",
     ),
 )  # fmt: skip
 
@@ -138,4 +149,17 @@ def silent(subject: Subject) -> Iterator[Hit]:
                   f'"warmup_type": "{nearest(named, ("log", "linear"))}"')  # fmt: skip
 
 
-CHECKS = (unknown_type, params, silent)
+def own_rate(subject: Subject) -> Iterator[Hit]:
+    """WarmupDecayLR rises to 0.001 where nothing is said, WarmupLR did until 0.17.2."""
+    kind, given = _section(subject)
+    rises = kind == "WarmupDecayLR" or (kind == "WarmupLR" and subject.table.before("0.17.2"))
+    rate = subject.stated("optimizer.params.lr")
+    if not rises or given.get("warmup_max_lr") is not None or rate is None or rate == OWN_RATE:
+        return
+    write = AUTO if _is_filled(subject, "warmup_max_lr") else rate
+    if write == AUTO or isinstance(rate, int | float):
+        yield Hit("ZP630", TYPE, f"{kind} without warmup_max_lr rises to {OWN_RATE}, whatever the optimizer's lr says",
+                  f'"warmup_max_lr": {json.dumps(write)}')  # fmt: skip
+
+
+CHECKS = (unknown_type, params, silent, own_rate)

@@ -34,6 +34,8 @@ PAIRS = {
     "scheduler.params.warmup_max_lr": "learning_rate",
 }
 """Keys that the Trainer compares with an argument of its own."""
+OPTIMIZERS_OWN = {"optimizer.params.lr": 1e-3, "optimizer.params.eps": 1e-8}
+"""What DeepSpeed's Adam takes where a config says nothing (ops/adam/cpu_adam.py, fused_adam.py)."""
 AS_DEEPSPEEDS_OWN = ("adam", "adamw", "adamw_torch", "adamw_torch_fused", "lion", "lion_32bit")
 """What becomes DeepSpeed's optimizer for the CPU, or may be it."""
 AUTOS = ('{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": %s, "bf16": {"enabled": "auto"}, '
@@ -42,6 +44,14 @@ CPU = ', "offload_optimizer": {"device": "cpu", "pin_memory": true}'
 ONE_SEQUENCE = '{"bf16": true, "per_device_train_batch_size": 1}'
 WARMUP = ', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}'
 LR = ', "optimizer": {"type": "AdamW", "params": {"lr": %s}}'
+SCHEDULES = {
+    "WarmupLR": ("constant_with_warmup",), "WarmupDecayLR": ("linear",),
+    "WarmupCosineLR": ("cosine", "cosine_with_min_lr"),
+}  # fmt: skip
+"""DeepSpeed's schedules, and what lr_scheduler_type calls them."""
+NOT_ADAM = ("sgd", "lion", "adagrad", "muon", "adafactor", "galore", "apollo", "8bit", "paged", "rmsprop", "lomo",
+            "schedule_free")  # fmt: skip
+"""Parts of the names of optimizers that the Trainer's optim has beside Adam."""
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -102,6 +112,29 @@ RULES: tuple[Rule, ...] = (
         arguing(STAGE_3 % "", '{"load_best_model_at_end": true, "bf16": true, "per_device_train_batch_size": 1}'),
         arguing(STAGE_3 % "", '{"bf16": true, "per_device_train_batch_size": 1}'), ISSUE + "3938",
     ),
+    Rule(
+        "ZP815", WARNING, "A schedule of the Trainer's that the config's takes the place of",
+        "transformers: integrations/deepspeed.py:deepspeed_optim_sched, run",
+        arguing(AUTOS % ('"auto"', "", WARMUP), '{"lr_scheduler_type": "cosine", "bf16": true}'),
+        arguing(AUTOS % ('"auto"', "", WARMUP), '{"lr_scheduler_type": "constant_with_warmup", "bf16": true}'), LINK,
+    ),
+    Rule(
+        "ZP816", WARNING, "An optimizer of the Trainer's that the config's takes the place of",
+        "transformers: integrations/deepspeed.py:deepspeed_optim_sched, run",
+        arguing(AUTOS % ('"auto"', "", LR % '"auto"'), '{"optim": "sgd", "bf16": true}'),
+        arguing(AUTOS % ('"auto"', "", LR % '"auto"'), '{"optim": "adamw_torch", "bf16": true}'), LINK,
+    ),
+    Rule(
+        "ZP817", ERROR, "What the Trainer refuses beside DeepSpeed", "transformers: trainer.py, run: ValueError",
+        arguing(AUTOS % ('"auto"', "", ""), '{"save_only_model": true, "load_best_model_at_end": true, "bf16": true}'),
+        arguing(AUTOS % ('"auto"', "", ""), '{"save_only_model": true, "bf16": true}'), LINK,
+    ),
+    Rule(
+        "ZP818", WARNING, "An argument that does not reach DeepSpeed",
+        "transformers: integrations/deepspeed.py:trainer_config_process, run",
+        arguing(AUTOS % ('"auto"', "", ""), '{"max_grad_norm": 0.3, "bf16": true}'),
+        arguing(AUTOS % ('"auto"', "", ', "gradient_clipping": "auto"'), '{"max_grad_norm": 0.3, "bf16": true}'), LINK,
+    ),
 )  # fmt: skip
 
 
@@ -126,7 +159,7 @@ def batch_sizes(subject: Subject) -> Iterator[Hit]:
         return
     for key, name in BATCH.items():
         value = subject.stated(key)
-        if value not in (None, AUTO) and value != arguments(name):
+        if value not in (None, AUTO) and arguments(name) not in (None, value):
             yield _mismatch("ZP205", subject, key, arguments.spelled(name), arguments(name), arguments)
     steps, accumulates = "gradient_accumulation_steps", arguments("gradient_accumulation_steps")
     if steps not in subject.config and isinstance(accumulates, int) and accumulates > 1:
@@ -149,9 +182,11 @@ def values(subject: Subject) -> Iterator[Hit]:
     if arguments is None:
         return
     pairs = {key: (name, arguments(name)) for key, name in PAIRS.items()}
-    pairs["optimizer.params.betas"] = ("adam_beta1", [arguments("adam_beta1"), arguments("adam_beta2")])
+    betas = [arguments("adam_beta1"), arguments("adam_beta2")]
+    pairs["optimizer.params.betas"] = ("adam_beta1", None if None in betas else betas)
     for half in ("fp16", "bf16"):
-        pairs[f"{half}.enabled"] = (half, bool(arguments(half) or arguments(f"{half}_full_eval")))
+        if arguments(half) is not None:
+            pairs[f"{half}.enabled"] = (half, bool(arguments(half) or arguments(f"{half}_full_eval")))
     warmup, most = arguments("warmup_steps"), arguments("max_steps")
     by_ratio = arguments.stated("warmup_ratio") is not None  # of all steps, whose number is not known here
     if not by_ratio and isinstance(warmup, int | float) and (1 <= warmup < INFINITE or not warmup):
@@ -273,6 +308,67 @@ def best_model(subject: Subject) -> Iterator[Hit]:
               "beside all that training holds", "load_best_model_at_end: false; load it after training")  # fmt: skip
 
 
+def other_schedule(subject: Subject) -> Iterator[Hit]:
+    """A section of the config is what trains; the argument is not compared with it."""
+    arguments, section = _of_trainer(subject), subject.config.get("scheduler")
+    if arguments is None or not isinstance(section, dict):
+        return
+    argument, kind = "lr_scheduler_type", section.get("type")
+    name = arguments.stated(argument)
+    if isinstance(name, str) and isinstance(kind, str) and name not in SCHEDULES.get(kind, (name,)):
+        yield Hit("ZP815", ("scheduler", "type"), f"{kind} here and {arguments.spelled(argument)} {named(name)} "
+                  f"({arguments.place(argument)}): {kind} is what runs", "delete scheduler")  # fmt: skip
+
+
+def other_optimizer(subject: Subject) -> Iterator[Hit]:
+    """A section of the config is what trains; of the argument the Trainer says nothing."""
+    arguments, section = _of_trainer(subject), subject.config.get("optimizer")
+    if arguments is None or not isinstance(section, dict):
+        return
+    name, kind = arguments.stated("optim"), section.get("type")
+    if not isinstance(name, str) or not isinstance(kind, str) or not any(part in name for part in NOT_ADAM):
+        return
+    if not name.startswith(kind.lower()) or kind.lower().startswith("adam"):
+        yield Hit("ZP816", ("optimizer", "type"), f"{kind} here and {arguments.spelled('optim')} {named(name)} "
+                  f"({arguments.place('optim')}): {kind} is what steps", "delete optimizer")  # fmt: skip
+
+
+def refused_arguments(subject: Subject) -> Iterator[Hit]:
+    """Pairs at which the Trainer stops; those before 4.45 are not known to."""
+    arguments, version = _of_trainer(subject), subject.setting.transformers
+    if arguments is None:
+        return
+    severity = WARNING if version is not None and number(version) < (4, 45) else ""
+    if arguments("save_only_model") is True and arguments("load_best_model_at_end") is True:
+        yield Hit("ZP817", (), f"save_only_model ({arguments.place('save_only_model')}) and load_best_model_at_end "
+                  f"({arguments.place('load_best_model_at_end')}): under DeepSpeed the Trainer stops at both",
+                  "save_only_model: false", severity)  # fmt: skip
+    if arguments("auto_find_batch_size") is True and subject.facts.stage == 3:
+        yield Hit("ZP817", subject.spelled("zero_optimization.stage"), "auto_find_batch_size "
+                  f"({arguments.place('auto_find_batch_size')}) at stage 3: the Trainer stops",
+                  "auto_find_batch_size: false", severity)  # fmt: skip
+
+
+def without_their_keys(subject: Subject) -> Iterator[Hit]:
+    """Arguments whose key is absent: they fill "auto" alone, and DeepSpeed takes defaults of its own."""
+    arguments = _of_trainer(subject)
+    if arguments is None:
+        return
+    optimizer, clips = subject.config.get("optimizer"), subject.table.key("gradient_clipping")
+    own: dict[str, Any] = {"gradient_clipping": clips.default} if clips else {}
+    if isinstance(optimizer, dict) and isinstance(optimizer.get("params", {}), dict):
+        own |= OPTIMIZERS_OWN
+    for key, default in own.items():
+        name = PAIRS[key]
+        value, section = arguments.stated(name), key.rpartition(".")[0]
+        if value is None or _written(subject, key) is not None or arguments(name) == default:
+            continue
+        path, last = tuple(part for part in section.split(".")[:1] if part), key.rpartition(".")[2]
+        yield Hit("ZP818", path, f"no {last}: {name} {said(value)} ({arguments.place(name)}) does not reach DeepSpeed, "
+                  f"which takes {said(default)}", f'"{last}": "auto"')  # fmt: skip
+
+
 ARGUMENT_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (texts_for_numbers,)
 CHECKS = (batch_sizes, values, foreign_optimizer, two_optimizers, mixed_precision, evaluates_alone, print_steps,
-          best_model, older_fillings)  # fmt: skip
+          best_model, older_fillings, other_schedule, other_optimizer, refused_arguments,
+          without_their_keys)  # fmt: skip
