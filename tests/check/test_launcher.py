@@ -183,6 +183,7 @@ LLAMA_FACTORY = ("model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\nfinet
         "NPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-7B --deepspeed ds.json --bf16 true",
         "trl sft --model_name_or_path x --deepspeed ds.json --bf16",
         "FORCE_TORCHRUN=1 llamafactory-cli train lf.yaml",
+        "trl sft --config lf.yaml",
         "accelerate launch --num_processes 8 -m axolotl.cli.train lf.yaml",
     ],
 )

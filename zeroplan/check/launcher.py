@@ -133,7 +133,10 @@ def _launch(document: Document, words: list[Word], allotted: int | None) -> Laun
 
 
 def _training_file(words: Sequence[Word]) -> Word | None:
-    """The file of `llamafactory-cli train FILE` and `axolotl train FILE`, and of axolotl's module."""
+    """The file of `llamafactory-cli train FILE`, `axolotl train FILE` and its module, and `trl sft --config FILE`."""
+    if words and (words[0].text or "").rpartition("/")[2] == "trl":
+        file = dict(_options(words)).get("--config")
+        return file if file is not None and (file.text or "").endswith((".yaml", ".yml")) else None
     at = next((at for at, word in enumerate(words) if (word.text or "").rpartition("/")[2] in OF_FILES), None)
     if at is None:
         return None

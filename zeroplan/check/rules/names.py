@@ -182,6 +182,9 @@ def _ignored(subject: Subject, entry: Entry) -> Hit:
         return Hit(rule, entry.path, f"DeepSpeed ignores {name} without a word; it reads {new}",
                    f'"{new.rpartition(".")[2]}": ...',
                    edits=answers.moved_to(subject, entry.path, KEYS[new], entry.value) if entry.section else ())
+    if entry.section == "bf16" and any(known.name == name for known in subject.table.children("fp16")):
+        return Hit("ZP106", entry.path, f"{name} belongs to fp16: DeepSpeed ignores it in bf16", "delete it",
+                   edits=deleted(subject.document, entry.path))
     if not entry.section and name in TRAINER_ARGUMENTS:
         return Hit("ZP107", entry.path, f"{name} is an option of the training script: DeepSpeed ignores it",
                    "delete it here, and set it there")  # fmt: skip

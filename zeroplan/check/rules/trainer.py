@@ -42,6 +42,7 @@ AUTOS = ('{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": %s, "bf
          '"zero_optimization": {"stage": 2%s}%s}')  # fmt: skip
 CPU = ', "offload_optimizer": {"device": "cpu", "pin_memory": true}'
 ONE_SEQUENCE = '{"bf16": true, "per_device_train_batch_size": 1}'
+ACCUMULATES = '{"bf16": true, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}'
 WARMUP = ', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}'
 LR = ', "optimizer": {"type": "AdamW", "params": {"lr": %s}}'
 SCHEDULES = {
@@ -128,6 +129,13 @@ RULES: tuple[Rule, ...] = (
         "ZP817", ERROR, "What the Trainer refuses beside DeepSpeed", "transformers: trainer.py, run: ValueError",
         arguing(AUTOS % ('"auto"', "", ""), '{"save_only_model": true, "load_best_model_at_end": true, "bf16": true}'),
         arguing(AUTOS % ('"auto"', "", ""), '{"save_only_model": true, "bf16": true}'), LINK,
+    ),
+    Rule(
+        "ZP819", WARNING, "Accumulation in an older Trainer, which DeepSpeed refuses since 0.16",
+        "runtime/engine.py:no_sync, run with accelerate 1.2.1: AssertionError",
+        arguing(AUTOS % ('"auto"', "", ', "gradient_accumulation_steps": "auto"'), ACCUMULATES, transformers="4.46.1"),
+        arguing(AUTOS % ('"auto"', "", ', "gradient_accumulation_steps": "auto"'), ACCUMULATES, transformers="4.47.1"),
+        ISSUE + "6793",
     ),
     Rule(
         "ZP818", WARNING, "An argument that does not reach DeepSpeed",
@@ -349,6 +357,20 @@ def refused_arguments(subject: Subject) -> Iterator[Hit]:
                   "auto_find_batch_size: false", severity)  # fmt: skip
 
 
+def accumulates_without_sync(subject: Subject) -> Iterator[Hit]:
+    """Until 4.47.1 the Trainer accumulates in no_sync, which accelerate hands on to DeepSpeed until 1.9."""
+    arguments, version = _of_trainer(subject), subject.setting.transformers
+    if version is None or number(version) >= (4, 47, 1) or subject.table.before("0.16.0") or subject.facts.stage < 2:
+        return
+    steps = subject.stated("gradient_accumulation_steps")
+    if steps == AUTO and arguments is not None:
+        steps = arguments("gradient_accumulation_steps")
+    if arguments is not None and isinstance(steps, int) and steps > 1:
+        yield Hit("ZP819", subject.spelled("zero_optimization.stage"), f"transformers {version} accumulates {steps} "
+                  f"micro-batches in no_sync: with accelerate before 1.9 DeepSpeed {subject.setting.version} stops "
+                  f"at stage {subject.facts.stage}", "transformers>=4.47.1, or accelerate>=1.9")  # fmt: skip
+
+
 def without_their_keys(subject: Subject) -> Iterator[Hit]:
     """Arguments whose key is absent: they fill "auto" alone, and DeepSpeed takes defaults of its own."""
     arguments = _of_trainer(subject)
@@ -371,4 +393,4 @@ def without_their_keys(subject: Subject) -> Iterator[Hit]:
 ARGUMENT_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (texts_for_numbers,)
 CHECKS = (batch_sizes, values, foreign_optimizer, two_optimizers, mixed_precision, evaluates_alone, print_steps,
           best_model, older_fillings, other_schedule, other_optimizer, refused_arguments,
-          without_their_keys)  # fmt: skip
+          accumulates_without_sync, without_their_keys)  # fmt: skip

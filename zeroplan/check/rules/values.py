@@ -139,6 +139,8 @@ def _hit(subject: Subject, rule: str, entry: Entry, known: Key) -> Hit:
         wants, write = "an object in {}", f'"{entry.name}": {{}}'
     else:
         new = "1" if rule == "ZP304" else instead(known, entry.value)  # 0 is no floor of a dynamic scale (ZP305)
+        if rule == "ZP114":
+            new = next((str(stage) for stage in entry.value if stage in (0, 1, 2, 3)), new)
         write = f'"{entry.name}": {new}' if known.settable else "delete it"
     return Hit(rule, entry.path, f"{said(entry.value)} here: DeepSpeed stops, it takes {wants}", write,
                edits=answers.value(subject, entry.path, known, entry.value))
