@@ -25,7 +25,7 @@ ANEW = (
     "olmo-3-7b", "glm-4-9b-0414", "roberta-large", "smollm3-3b", "paligemma-3b-pt-224", "lfm2-1.2b", "qwen3-vl-4b",
     "modernbert-base", "bart-large", "granite-3.1-3b-a800m", "gemma-3-4b", "stablelm-3b-4e1t",
 )  # fmt: skip
-WHOLE = ("roberta-large", "granite-3.1-3b-a800m")
+WHOLE = ("roberta-large", "smollm3-3b", "lfm2-1.2b", "granite-3.1-3b-a800m")
 """Of which all attentions and precisions are recorded anew; of the others one, which takes a fifth of the time."""
 ONE_WAY = ("sdpa", "bf16")
 PUBLISHED = {
