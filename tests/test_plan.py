@@ -14,6 +14,8 @@ from zeroplan.specs.strategy import Offload
 from zeroplan.units import GiB
 
 MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b")
+
+
 def fastest(name, capacity):
     return plan(job(name, capacity=capacity), {}, reserve=0.0, rescue=False).chosen
 

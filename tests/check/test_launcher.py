@@ -251,7 +251,9 @@ def accelerated(zeroplan, tmp_path, monkeypatch, fields, line, precision="no"):
     ],
 )
 def test_the_trainer_compares_accelerates_file(zeroplan, tmp_path, monkeypatch, line, precision, messages):
-    """Run with accelerate 1.15 and transformers 5.24: each of these stops in train(), or does not."""
+    """Run with accelerate 1.15 and transformers 5.24: accumulation, clipping and bf16 of the file alone stop in train(). That
+    options replace fields is commands/launch.py's.
+    """
     ran = accelerated(zeroplan, tmp_path, monkeypatch, FIELDS, line, precision)
     for message in messages:
         assert message in ran.out
@@ -298,3 +300,15 @@ def test_a_scripts_gpus_are_those_that_it_has_to_fit_on(zeroplan, tmp_path, monk
     job = ("--model", "llama-3.1-8b", "--gpu-mem", "80", "--checkpointing", "full")
     assert "on 1 GPU (assumed" in zeroplan("check", "ds.json", *job).out
     assert zeroplan("check", "run.sh", *job).code == 0
+
+
+@pytest.mark.parametrize(("kind", "rate"), [("AdamW", True), ("Adagrad", False)])
+def test_a_rate_that_does_not_reach_adam(zeroplan, tmp_path, monkeypatch, kind, rate):
+    """Run: AdamW without lr trains at 0.001 (ops/adam/fused_adam.py); other optimizers have defaults of their own."""
+    monkeypatch.chdir(tmp_path)
+    config = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto",
+              "zero_optimization": {"stage": 2}, "optimizer": {"type": kind}}  # fmt: skip
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / "args.json").write_text('{"output_dir": "o", "learning_rate": 1e-5}', encoding="utf-8")
+    ran = zeroplan("check", "ds.json", "--trainer-args", "args.json")
+    assert ("learning_rate 1e-05" in ran.out and "takes 0.001" in ran.out) == rate

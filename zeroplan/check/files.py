@@ -57,7 +57,8 @@ EARLY = 50_000
 TWICE = "ZP103"
 """A dict of Python has each key once."""
 KEYS_SHOWN = 3
-Fields = Iterable[tuple[str, Any]]
+Overrides = Iterable[tuple[str, Any]]
+"""Fields of an Accelerate file that options of `accelerate launch` replace."""
 LIGHTNINGS = "DeepSpeedStrategy"
 """What Lightning's users give a config to."""
 CONSTANTS = re.compile(r"\b(?:true|false|null)\b")
@@ -79,11 +80,9 @@ class CheckedFiles:
 
 
 def check_file(
-    name: str, text: str, setting: Setting, beside: Beside, made: Made, fields: Fields = ()
+    name: str, text: str, setting: Setting, beside: Beside, made: Made, overrides: Overrides = ()
 ) -> CheckedFiles:  # fmt: skip
-    """Raises `SpecError` for what is no config at all, and for what is another's file. `fields`: those of an Accelerate
-    file that the command states which it is given to.
-    """
+    """Raises `SpecError` for what is no config at all, and for what is another's file."""
     if not text.lstrip().startswith("{") and LOG.search(text[:EARLY]):
         raise SpecError(name, "a log", EXPECTED, f"zeroplan observe {name}")
     if is_script(name, text):
@@ -96,7 +95,7 @@ def check_file(
         return CheckedFiles(check_json(name, text, setting, made), {name: text})
     else:
         document = other
-    checked = _of_kind(document, setting, beside, made, fields)
+    checked = _of_kind(document, setting, beside, made, overrides)
     return replace(checked, findings=[_without_edits(one, name) for one in checked.findings])
 
 
@@ -180,7 +179,7 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
     setting = replace(setting, gpus=setting.gpus or launch.gpus)
     if launch.config is None:
         setting = replace(setting, arguments=setting.arguments or launch.arguments)
-        return check_file(*file, setting, beside, made, launch.fields)
+        return check_file(*file, setting, beside, made, launch.overrides)
     checked = CheckedFiles()
     if launch.arguments is not None and launch.reader != RAW:
         setting = replace(setting, reader=TRAINER, arguments=launch.arguments)
@@ -193,11 +192,11 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
 
 
 def _of_kind(
-    document: Document, setting: Setting, beside: Beside, made: Made, fields: Fields = ()
+    document: Document, setting: Setting, beside: Beside, made: Made, overrides: Overrides = ()
 ) -> CheckedFiles:  # fmt: skip
     kind, texts = kind_of(document), {document.name: document.text}
     if kind is Kind.ACCELERATE:
-        return _launched(AccelerateConfig(document, dict(fields)), setting, beside, made)
+        return _launched(AccelerateConfig(document, dict(overrides)), setting, beside, made)
     if kind is Kind.ARGUMENTS:
         return _trained(Arguments(document), setting, beside, made)
     if kind is Kind.CONFIG:

@@ -38,22 +38,22 @@ REPLACED = re.compile(r'"(\w+)": (?:\{"device": )?("?)([\w.-]+)\2\}?')
 @dataclass(frozen=True)
 class AccelerateConfig:
     document: Document
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Of `OPTIONS`, those that the command states which the file is given to."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that options of `accelerate launch` replace."""
 
     @cached_property
     def fields(self) -> dict[str, Any]:
-        """The fields of deepspeed_config that are not null, as the command's options change them."""
+        """The fields of deepspeed_config that are not null, or replaced."""
         section = self.document.config.get(SECTION)
         stated = section if isinstance(section, dict) else {}
         fields = {name: value for name, value in stated.items() if value is not None}
         if FILE in fields:
             return fields
-        return fields | {name: value for name, value in self.options.items() if name != PRECISION}
+        return fields | {name: value for name, value in self.overrides.items() if name != PRECISION}
 
     @property
     def precision(self) -> Any:
-        return self.options.get(PRECISION, self.document.config.get(PRECISION))
+        return self.overrides.get(PRECISION, self.document.config.get(PRECISION))
 
     @property
     def is_deepspeed(self) -> bool:

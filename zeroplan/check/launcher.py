@@ -62,8 +62,8 @@ class Launch(NamedTuple):
     """The Trainer's, where some are stated and all that bear on a config are known."""
     unknown: tuple[str, ...] = ()
     """Arguments that bear on a config and whose values no line of the script sets."""
-    fields: tuple[tuple[str, Any], ...] = ()
-    """What the options of `accelerate launch` put in the place of fields of its file."""
+    overrides: tuple[tuple[str, Any], ...] = ()
+    """Fields of its file that options of `accelerate launch` replace."""
     leaves_out: str = ""
     """An option at which `accelerate launch` starts no DeepSpeed."""
 
@@ -122,13 +122,13 @@ def _launch(document: Document, words: list[Word], allotted: int | None) -> Laun
         config, reader = options.get("--deepspeed_config_file"), ACCELERATE
     stated, unknown = _arguments(document, arguments, tool=TOOLS.get(launcher, ""))
     gpus = _ranks(launcher, options) or (allotted if launcher.startswith("python") or launcher == "deepspeed" else None)
-    fields, leaves_out = tuple[tuple[str, Any], ...](), ""
+    overrides, leaves_out = tuple[tuple[str, Any], ...](), ""
     if launcher == "accelerate":
         named = [(name.lstrip("-").replace("-", "_"), word.text) for name, word in options.items()]
-        fields = tuple((name, _value(text)) for name, text in named if name in OPTIONS and text is not None)
+        overrides = tuple((name, _value(text)) for name, text in named if name in OPTIONS and text is not None)
         leaves_out = next((name for name in OTHERS if name in options), "")
     return Launch(
-        launcher, line, config, reader, accelerate, gpus, None if unknown else stated, unknown, fields, leaves_out
+        launcher, line, config, reader, accelerate, gpus, None if unknown else stated, unknown, overrides, leaves_out
     )
 
 

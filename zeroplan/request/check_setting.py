@@ -198,7 +198,7 @@ def _planned(
         per_node = launch.processes // launch.machines or 1
         options = options.replace(gpus=f"{launch.machines}x{per_node}")
         cluster = read_cluster(options, 1)[0]
-    elif setting.gpus and options.gpus is None and options.hostfile is None and options.cluster is None:
+    elif setting.gpus and not _states_gpus(options):
         options = options.replace(gpus=str(setting.gpus))  # as the script that names the config has it
         cluster = read_cluster(options, 1)[0] if inputs.cluster else cluster
     without_init = launch is not None and str(launch.fields.get("zero3_init_flag")).lower() == "false"
@@ -216,8 +216,12 @@ def _planned(
     return Planned(
         request.cluster, model, request.jobs()[0], reserve, accepts_tight=options.accept == TIGHT,
         assumes_no_checkpointing=silent,
-        assumes_one_gpu=options.gpus is None and options.hostfile is None and options.cluster is None,
+        assumes_one_gpu=not _states_gpus(options),
     )  # fmt: skip
+
+
+def _states_gpus(options: Options) -> bool:
+    return any(stated is not None for stated in (options.gpus, options.hostfile, options.cluster))
 
 
 def _request(

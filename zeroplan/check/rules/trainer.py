@@ -378,16 +378,15 @@ def without_their_keys(subject: Subject) -> Iterator[Hit]:
         return
     optimizer, clips = subject.config.get("optimizer"), subject.table.key("gradient_clipping")
     own: dict[str, Any] = {"gradient_clipping": clips.default} if clips else {}
-    if isinstance(optimizer, dict) and isinstance(optimizer.get("params", {}), dict):
+    if isinstance(optimizer, dict) and str(optimizer.get("type")).lower() in ("adam", "adamw"):
         own |= OPTIMIZERS_OWN
     for key, default in own.items():
         name = PAIRS[key]
-        value, section = arguments.stated(name), key.rpartition(".")[0]
+        value, (*section, last) = arguments.stated(name), key.split(".")
         if value is None or _written(subject, key) is not None or arguments(name) == default:
             continue
-        path, last = tuple(part for part in section.split(".")[:1] if part), key.rpartition(".")[2]
-        yield Hit("ZP818", path, f"no {last}: {name} {said(value)} ({arguments.place(name)}) does not reach DeepSpeed, "
-                  f"which takes {said(default)}", f'"{last}": "auto"')  # fmt: skip
+        yield Hit("ZP818", tuple(section[:1]), f"no {last}: {name} {said(value)} ({arguments.place(name)}) does not reach "
+                  f"DeepSpeed, which takes {said(default)}", f'"{last}": "auto"')  # fmt: skip
 
 
 ARGUMENT_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (texts_for_numbers,)
