@@ -385,8 +385,8 @@ def without_their_keys(subject: Subject) -> Iterator[Hit]:
         value, (*section, last) = arguments.stated(name), key.split(".")
         if value is None or _written(subject, key) is not None or arguments(name) == default:
             continue
-        yield Hit("ZP818", tuple(section[:1]), f"no {last}: {name} {said(value)} ({arguments.place(name)}) does not reach "
-                  f"DeepSpeed, which takes {said(default)}", f'"{last}": "auto"')  # fmt: skip
+        yield Hit("ZP818", tuple(section[:1]), f"no {last}: {name} {said(value)} ({arguments.place(name)}) does not "
+                  f"reach DeepSpeed, which takes {said(default)}", f'"{last}": "auto"')  # fmt: skip
 
 
 ARGUMENT_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (texts_for_numbers,)
