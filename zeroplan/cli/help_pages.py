@@ -36,8 +36,7 @@ FRONT: tuple[tuple[str, Rows], ...] = (
         ("recommend", "The fastest plan that fits, and its ds_config.json"),
         ("report", "The same as a page to pass around, with charts"),
         ("estimate", "Memory and traffic of ZeRO 0 to 3"),
-        ("compare", "Strategies, cards or GPU counts side by side"),
-        ("matrix", "Models by strategies"),
+        ("compare, matrix", "Strategies, cards, GPU counts or models side by side"),
     )),
     ("Check", (
         ("check", "What DeepSpeed refuses or ignores in a config"),
@@ -95,7 +94,7 @@ PAGES: dict[str, Page] = {
         (
             ("zeroplan report 7B --gpus 8 --gpu a100", "writes plan.html"),
             ("zeroplan report 7B --gpus 8 --gpu a100 -o plan.md", "its tables"),
-            ("zeroplan report gpt2-xl --gpu t4 --chart step -o step.svg", "one chart"),
+            ("zeroplan report gpt2-xl --gpu t4 --grid wide", "more settings to try"),
         ),
         ("word", "seq", "global_batch", "stage", *CARDS, "output", "form", "chart", "grid", "target", "force", "quiet"),
     ),

@@ -13,7 +13,7 @@ from zeroplan.deepspeed.files import check_output
 from zeroplan.errors import ContradictionError, printable
 from zeroplan.request.options import Words
 from zeroplan.request.several import cards_named
-from zeroplan.results.report import USUAL_NAMES, form_of
+from zeroplan.results.report import USUAL_NAMES, Report, form_of
 
 
 class PageOutput(NamedTuple):
@@ -34,7 +34,7 @@ def run(options: Words, output: PageOutput, *, view: View, target: str, grid: st
     if path != "-":
         check_output(path, force=output.force, usual=USUAL_NAMES[form])
     with watched("report"):
-        page = api.recommend(**options, target=target).report(grid)
+        page = Report(api.recommend(**options, target=target), grid)
         page.write(path, form=form, chart=output.chart, force=output.force)
     accept = options.get("accept")
     if path == "-":

@@ -26,15 +26,10 @@ if TYPE_CHECKING:
 
     from zeroplan.emit.folder import WrittenFiles
     from zeroplan.report.rendered import Screen
-    from zeroplan.results.report import Report
     from zeroplan.schema import recommend as schema
     from zeroplan.sizing import Fewest
     from zeroplan.training import TrainingRun
     from zeroplan.why import Why
-
-
-NEAR, WIDE = GRIDS = ("near", "wide")
-"""How far the settings go that a page has figures for."""
 
 
 class Alternative(NamedTuple):
@@ -150,15 +145,6 @@ class Recommendation(Result):
 
         to = known_target(target or self.target)
         write_alone(self._chosen().job, to, os.fspath(path), given=self.given, force=force)
-
-    def report(self, grid: str = NEAR) -> Report:
-        """A page of the plan to pass around, with other settings to try: `report().write("plan.html")`.
-
-        `grid`: "near", or "wide", as --grid has them. Raises `ContradictionError` where there are several plans.
-        """
-        from zeroplan.results.report import Report
-
-        return Report(self, grid)
 
     def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import recommend as report

@@ -19,9 +19,9 @@ from zeroplan.page.content import MEMORY
 from zeroplan.plan import label
 from zeroplan.report.depth import BRIEF
 from zeroplan.request.options import TRAINED
-from zeroplan.results.recommend import GRIDS, NEAR, Recommendation
+from zeroplan.results.recommend import Recommendation
 from zeroplan.results.result import Result
-from zeroplan.results.what_if import SETTLED, Cell, Grid, command, what_if, words
+from zeroplan.results.what_if import GRIDS, NEAR, SETTLED, Cell, Grid, command, what_if, words
 from zeroplan.search import Candidate
 from zeroplan.sources import DEEPSPEED
 
@@ -37,7 +37,16 @@ MOST_BARS = 9
 
 
 class Report(Result):
-    """A plan as a page: `html()`, `markdown()`, and each chart by its name: `svg("memory")`, `png("step")`."""
+    """A plan as a page to pass around, with other settings to try; as Markdown; and its charts, each by its name.
+
+    >>> import zeroplan
+    >>> page = zeroplan.Report(zeroplan.recommend(params="350M", gpus=2, gpu_mem=24, stage=2, micro_batch=1))
+    >>> page.html().startswith("<!doctype html>"), page.markdown().splitlines()[0]
+    (True, '# zeroplan: 350M on 2 GPUs')
+
+    `write("plan.html")` writes it; in a notebook it shows itself. `grid`: "near" or "wide", as --grid has them. Raises
+    `ZeroplanError` for what cannot be meant, such as a recommendation of several cards.
+    """
 
     def __init__(self, recommendation: Recommendation, grid: str = NEAR) -> None:
         if grid not in GRIDS:

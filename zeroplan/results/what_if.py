@@ -23,7 +23,6 @@ from zeroplan.request.request import read_request
 from zeroplan.request.several import label
 from zeroplan.request.values import flag, with_card
 from zeroplan.results.methods import FULL, LORA, METHODS, QLORA, stated_for
-from zeroplan.results.recommend import NEAR, WIDE
 from zeroplan.search import Candidate
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
@@ -37,6 +36,7 @@ OFFLOADS = {
     "optimizer on nvme, parameters on cpu": (NVME, CPU), "parameters on cpu": (NONE, CPU),
 }  # fmt: skip
 """Where the optimizer's states and the parameters are, by what a page calls it."""
+NEAR, WIDE = GRIDS = ("near", "wide")
 SHORTEST = 128
 """Tokens of a sequence, below which none is offered."""
 SETTLED = (
