@@ -91,7 +91,8 @@ class CellRow(NamedTuple):
     """One cell of the grid: its verdict, bars and figures, or why there is none."""
 
     at: tuple[int, ...]
-    command: str
+    batch: str
+    """The words of a command that say its accumulation, where it follows from the plan's batch."""
     verdict: str
     memory: Bar | None
     time: Bar | None

@@ -15,7 +15,7 @@ from typing import Any
 
 from zeroplan.clock import GROUPS
 from zeroplan.page import charts
-from zeroplan.page.content import CellRow, Content, Formula
+from zeroplan.page.content import Bar, CellRow, Content, Formula
 from zeroplan.units import GiB, seconds
 
 Drawn = Mapping[str, charts.Chart]
@@ -69,7 +69,7 @@ def _sections(content: Content, drawn: Drawn) -> Iterator[tuple[str, str, str]]:
     yield "memory", "Memory per GPU", _chart("memory", drawn, _memory_table(content), _caption(content))
     notes = " ".join(content.course_notes)
     yield "step", "Memory over a step", _chart("step", drawn, _course_table(content), notes)
-    yield "time", "Where the time goes", _chart("time", drawn, _time_table(content)) if "time" in drawn else ""
+    yield "time", "Where the time goes", _time(content, drawn) if "time" in drawn else ""
     yield "points", "Time against memory", _points(content, drawn) if "points" in drawn else ""
     yield "scaling", "Scaling", _scaling(content, drawn) if "scaling" in drawn else ""
     yield "traffic", "Traffic", _traffic(content, drawn) if "traffic" in drawn else ""
@@ -174,10 +174,17 @@ def _time_table(content: Content) -> str:
     return _table(f"Seconds for {content.tokens:,} tokens", ["strategy", "in all", *GROUPS], rows, tuple(range(1, 6)))
 
 
+def _time(content: Content, drawn: Drawn) -> str:
+    return _chart("time", drawn, _time_table(content), f"Seconds for {content.tokens:,} tokens, a step of the plan.")
+
+
 def _points(content: Content, drawn: Drawn) -> str:
     rows = [[one.settings, one.needed.text, one.seconds.text, one.verdict] for one in content.points]
     head, caption = ["strategy", "per GPU", "seconds", "verdict"], f"Seconds for {content.tokens:,} tokens"
-    said = "Each point is a strategy: its settings show where it is pointed at, and below."
+    said = (
+        f"Seconds for {content.tokens:,} tokens. Each point is a strategy, whose settings show where it is pointed at, "
+        "and in the table; those beyond one and a half cards stand there alone. The ring is the plan."
+    )
     return _chart("points", drawn, _table(caption, head, rows, (1, 2)), said)
 
 
@@ -252,40 +259,48 @@ def _what_if(content: Content, drawn: Drawn) -> str:
 
 def _cell_charts(content: Content) -> dict[str, charts.Chart]:
     """The bars below the controls, which are drawn when a setting is chosen."""
-    capacity = content.capacity.value / GiB if content.capacity else None
-    memory = charts.bars(
+    memory = charts.stacked(
         _nothing(charts.PARTS), charts.PARTS, "GiB per GPU", "Memory per GPU of these settings", charts.variable,
-        capacity=capacity,
+        most=_most(content), capacity=content.capacity,
     )  # fmt: skip
     if not content.terms:
         return {"cell-memory": memory}
     said = "Seconds of a step with these settings"
-    time = charts.bars(_nothing(GROUPS), GROUPS, "seconds a step", said, charts.variable)
+    time = charts.stacked(_nothing(GROUPS), GROUPS, "seconds", said, charts.variable)
     return {"cell-memory": memory, "cell-time": time}
 
 
-def _nothing(names: Sequence[str]) -> list[dict[str, Any]]:
-    """The data of a bar that is drawn later."""
-    return [{"bar": "", "part": names[0], "order": 0, "size": 0, "text": "", "verdict": ""}]
+def _nothing(names: Sequence[str]) -> charts.Bars:
+    """A bar without length."""
+    return charts.Bars([{"bar": "", "part": names[0], "from": 0, "to": 0}], [{"bar": "", "text": ""}])
+
+
+def _most(content: Content) -> float:
+    """GiB that the bar of a cell goes to."""
+    return charts.most_of([cell.memory for cell in content.cells if cell.memory], content.capacity)
 
 
 def _grid(content: Content) -> dict[str, Any]:
+    """The cells, by their place on each axis; names that all of them have stand once."""
+    figures = tuple(dict.fromkeys(one.name for cell in content.cells for one in cell.figures))
     return {
-        "memory": charts.PARTS, "time": GROUPS, "base": content.base,
-        "words": [axis.words for axis in content.axes],
-        "cells": {",".join(map(str, cell.at)): _cell(cell) for cell in content.cells},
+        "memory": charts.PARTS, "time": GROUPS, "figures": figures, "most": _most(content), "beyond": charts.BEYOND,
+        "base": content.base, "words": [axis.words for axis in content.axes],
+        "cells": {",".join(map(str, cell.at)): _cell(cell, figures) for cell in content.cells},
     }  # fmt: skip
 
 
-def _cell(cell: CellRow) -> dict[str, Any]:
+def _cell(cell: CellRow, figures: Sequence[str]) -> dict[str, Any]:
     if cell.refused:
-        return {"command": cell.command, "refused": cell.refused}
-    shown: dict[str, Any] = {
-        "command": cell.command, "verdict": cell.verdict,
-        "figures": [[one.name, one.value, one.text] for one in cell.figures],
+        return {"batch": cell.batch, "refused": cell.refused}
+    return {
+        "batch": cell.batch, "verdict": cell.verdict,
+        "figures": [[figures.index(one.name), one.value, one.text] for one in cell.figures],
+        "memory": _parts(cell.memory, charts.PARTS, GiB), "time": _parts(cell.time, GROUPS, 1),
     }  # fmt: skip
-    if cell.memory:
-        shown["memory"] = {name: [part.value / GiB, part.text] for name, part in cell.memory.parts.items()}
-    if cell.time:
-        shown["time"] = {name: [part.value, part.text] for name, part in cell.time.parts.items()}
-    return shown
+
+
+def _parts(bar: Bar | None, names: Sequence[str], unit: float) -> list[tuple[float, str] | None]:
+    """Sizes in that unit, with their texts, in the order of the names."""
+    parts = bar.parts if bar else {}
+    return [(parts[name].value / unit, parts[name].text) if name in parts else None for name in names]

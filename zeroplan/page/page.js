@@ -32,13 +32,16 @@
   const controls = [...document.querySelectorAll(".controls select")];
   const place = () => controls.map((control) => control.selectedIndex);
 
-  function rows(bar, names) {
+  function stacked(parts, names, most, text) {
     const drawn = [];
-    names.forEach((part, order) => {
-      const size = bar[part];
-      if (size) drawn.push({ bar: "", part, order, size: size[0], text: size[1], verdict: "" });
+    let at = 0;
+    names.forEach((part, place) => {
+      const [size, said] = parts[place] || [0, ""];
+      const from = at;
+      at += size;
+      drawn.push({ bar: "", part, from: Math.min(from, most), to: Math.min(at, most), text: said });
     });
-    return drawn.length ? drawn : [{ bar: "", part: names[0], order: 0, size: 0, text: "", verdict: "" }];
+    return { parts: drawn, ends: [{ bar: "", text: text + (at > most ? grid.beyond : "") }] };
   }
 
   function show() {
@@ -46,30 +49,38 @@
     const cell = grid.cells[at.join(",")];
     const verdict = document.getElementById("cell-verdict");
     const figures = document.getElementById("cell-figures");
-    const command = document.getElementById("cell-command");
-    figures.replaceChildren();
-    const words = controls.map((control, axis) => grid.words[axis][control.selectedIndex]).filter(Boolean);
-    command.textContent = cell ? cell.command : [grid.base, ...words].join(" ");
-    if (!cell || cell.refused) {
-      verdict.textContent = cell ? cell.refused : "This page has no figures for that combination; the command below gives them.";
-      verdict.className = "quiet";
-    } else {
+    const counted = (cell && cell.figures) || [];
+    const words = at.map((value, axis) => grid.words[axis][value]);
+    document.getElementById("cell-command").textContent =
+      [grid.base, ...words, (cell && cell.batch) || ""].filter(Boolean).join(" ");
+    if (cell && cell.verdict) {
       verdict.textContent = cell.verdict;
       verdict.className = { fits: "fits", tight: "tight" }[cell.verdict] || "not";
-      for (const [name, value, text] of cell.figures) {
-        const pair = document.createElement("div");
-        const term = document.createElement("dt");
-        const size = document.createElement("dd");
-        term.textContent = name;
-        size.textContent = text;
-        size.dataset.value = value;
-        pair.append(term, size);
-        figures.append(pair);
-      }
+    } else {
+      verdict.textContent = cell
+        ? cell.refused
+        : "This page has no figures for that combination; the command below gives them.";
+      verdict.className = "quiet";
     }
-    for (const [name, parts] of [["cell-memory", "memory"], ["cell-time", "time"]]) {
-      if (views[name]) views[name].data("rows", rows((cell && cell[parts]) || {}, grid[parts])).resize().runAsync();
-    }
+    figures.replaceChildren(...counted.map(([name, value, text]) => {
+      const pair = document.createElement("div");
+      const term = document.createElement("dt");
+      const size = document.createElement("dd");
+      term.textContent = grid.figures[name];
+      size.textContent = text;
+      size.dataset.value = value;
+      pair.append(term, size);
+      return pair;
+    }));
+    const figure = (name) => (counted.find((one) => grid.figures[one[0]] === name) || [0, 0, ""])[2].split(" (")[0];
+    bar("cell-memory", (cell && cell.memory) || [], grid.memory, grid.most, figure("needed per GPU"));
+    bar("cell-time", (cell && cell.time) || [], grid.time, Infinity, figure("step"));
+  }
+
+  function bar(name, parts, names, most, text) {
+    if (!views[name]) return;
+    const data = stacked(parts, names, most, text);
+    views[name].data("parts", data.parts).data("ends", data.ends).resize().runAsync();
   }
 
   document.addEventListener("click", (event) => {

@@ -236,10 +236,10 @@ def _files(chosen: Candidate, result: Recommendation) -> dict[str, str]:
 def _cell(cell: Cell) -> page.CellRow:
     counted = cell.estimated
     if counted is None:
-        return page.CellRow(cell.at, cell.command, "", None, None, (), cell.refused)
+        return page.CellRow(cell.at, cell.batch, "", None, None, (), cell.refused)
     speed = counted.speed
     return page.CellRow(
-        cell.at, cell.command, page.VERDICT_WORDS[counted.fit.verdict],
+        cell.at, cell.batch, page.VERDICT_WORDS[counted.fit.verdict],
         page.memory_bar("", counted.ledger, counted.fit),
         page.time_bar("", speed.step.groups) if speed else None,
         tuple(page.figures(counted.job, counted.ledger, counted.fit, speed)), "",

@@ -84,8 +84,9 @@ class Cell(NamedTuple):
     refused: str = ""
 
     @property
-    def command(self) -> str:
-        return command("estimate", self.options)
+    def batch(self) -> str:
+        """The words of a command that no axis says."""
+        return shlex.join(words({name: self.options[name] for name in ("grad_accum",) if name in self.options}))
 
 
 class Grid(NamedTuple):
