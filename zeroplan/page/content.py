@@ -134,6 +134,8 @@ class Content(NamedTuple):
     """Host memory and NVMe of a node: what is needed, and the lines of it."""
     rejected: tuple[tuple[str, str], ...]
     rejected_title: str
+    outside: tuple[str, ...]
+    """What another package, or lines of code in the training script, would gain."""
     ways_out: tuple[str, ...]
     files: Mapping[str, str]
     lines: tuple[Formula, ...]

@@ -206,6 +206,7 @@ def _formulas(rows: Sequence[Formula], caption: str) -> str:
 
 def _rejected(content: Content) -> str:
     rows = _table(content.rejected_title, ["change", "why"], content.rejected) if content.rejected else ""
+    rows += "".join(f"<p>{escape(one)}</p>" for one in content.outside)
     ways = "".join(f"<li>{escape(way)}</li>" for way in content.ways_out)
     return rows + (f"<h3>What would fit</h3><ul>{ways}</ul>" if ways else "")
 

@@ -56,6 +56,8 @@ def _blocks(content: Content) -> Iterator[str]:
     if content.rejected:
         yield f"## {text(content.rejected_title)}"
         yield _table(("change", "why"), content.rejected)
+    if content.outside:
+        yield "\n\n".join(text(one) for one in content.outside)
     if content.ways_out:
         yield "## What would fit"
         yield "\n".join(f"- {text(way)}" for way in content.ways_out)

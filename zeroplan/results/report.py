@@ -163,6 +163,7 @@ def _content(result: Recommendation, stated: Mapping[str, Any], extent: str) -> 
         tiers=tuple(page.tiers(chosen.ledger, chosen.fit)),
         rejected=tuple((one.change, one.reason) for one in found.rejected),
         rejected_title="Why the others lost" if found.chosen else "Nearest to fitting",
+        outside=tuple(f"With {one.change} this plan {one.reason}." for one in result.outside),
         ways_out=tuple(way.change for way in found.suggestions),
         files=_files(chosen, result) if found.chosen and fits else {},
         lines=page.formulas([*chosen.ledger.gpu.peak.lines, *chosen.fit.outside]),
