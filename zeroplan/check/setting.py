@@ -54,6 +54,11 @@ class Setting:
         """Whether "auto" is replaced by numbers before DeepSpeed sees it."""
         return self.reader in (TRAINER, ACCELERATE)
 
+    @property
+    def trainer_arguments(self) -> Arguments | None:
+        """TrainingArguments, where the Trainer reads the config."""
+        return self.arguments if self.reader == TRAINER else None
+
 
 def guessed(config: dict[str, Any]) -> str:
     """The Trainer where it would fill an "auto", else DeepSpeed itself."""
