@@ -44,15 +44,15 @@ def test_words_are_those_of_bash(name, tmp_path):
     around = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     ran = subprocess.run([BASH, str(tmp_path / "run.sh")], env=around, capture_output=True, text=True, check=True)
     given = [json.loads(line) for line in ran.stdout.splitlines()]
-    ours = ([word.text for word in words] for words in commands(SCRIPTS[name]))
+    ours = ([word.text for word in one.words] for one in commands(SCRIPTS[name]))
     assert [words for words in ours if words[0] in ("deepspeed", "torchrun")] == given
 
 
 @pytest.mark.parametrize("word", ["$1", "$(date)", "`date`", "${NOWHERE}", "x$HOME/y", '"$(cat a)"', "${A:?no}",
                                   "$((1/0))", "$((A+1))", "$((1<<2))", "$((1 2))", "$(($(date)))"])
 def test_what_a_script_does_not_set_is_not_known(word):
-    ((_deepspeed, *_rest, last),) = commands(f"deepspeed t.py {word}")
-    assert last.text is None
+    (one,) = commands(f"deepspeed t.py {word}")
+    assert one.words[-1].text is None
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,64 @@ def test_what_a_script_does_not_set_is_not_known(word):
 def test_ranks(text, gpus):
     (one,) = launches("run.sh", text)
     assert one.gpus == gpus
+
+
+HOSTS = "a slots=4\nb slots=4\nc slots=2\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus"),
+    [
+        ("--include localhost:0,1", 2),
+        ("--include=localhost:0,1,3", 3),
+        ("-i localhost:2,2,3", 2),
+        ("--include localhost:0@localhost:1", 2),
+        ("--include localhost", None),
+        ("--exclude localhost:0", None),
+        ("--include localhost:0 --exclude localhost:1", None),
+        ("--include localhost:0,1 --num_gpus 2", None),
+        ("--include localhost:$1", None),
+        ("--hostfile hosts", 10),
+        ("--hostfile hosts --include a:0,1@b:0", 3),
+        ("--hostfile hosts --include a@c", 6),
+        ("--hostfile hosts --exclude a:0@c", 7),
+        ("-H hosts -e b", 6),
+        ("--hostfile hosts --include c:5", None),
+        ("--hostfile hosts --include d:0", None),
+        ("--hostfile hosts --num_gpus 2", 6),
+        ("--hostfile hosts --num_nodes 2", 8),
+        ("--hostfile hosts --num_nodes 2 --num_gpus 3", 6),
+        ("--hostfile elsewhere --num_nodes 2 --num_gpus 3", 6),
+        ("--hostfile elsewhere --num_gpus 3", None),
+        ("--hostfile elsewhere --include a:0,1@b:0", 3),
+    ],
+)
+def test_ranks_of_a_hostfile_and_a_filter(options, gpus):
+    """Run: launcher/runner.py of deepspeed 0.19.8, what its main() hands on as --world_info; None where it stops, and
+    where 8 GPUs of the machine or a hostfile that is not there would decide.
+    """
+    (one,) = launches("run.sh", f"deepspeed {options} t.py --deepspeed ds.json", {"hosts": ("hosts", HOSTS)}.get)
+    assert one.gpus == gpus
+
+
+@pytest.mark.parametrize(
+    ("script", "gpus"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0,1,5 deepspeed {}", 3),
+        ("export CUDA_VISIBLE_DEVICES=0,1\ndeepspeed {}", 2),
+        ("CUDA_VISIBLE_DEVICES=0,1\nexport CUDA_VISIBLE_DEVICES\ndeepspeed {}", 2),
+        ("CUDA_VISIBLE_DEVICES=0,1\ndeepspeed {}", None),
+        ("CUDA_VISIBLE_DEVICES=0,1,5 deepspeed --num_gpus 2 {}", 2),
+        ("CUDA_VISIBLE_DEVICES=0,1,5 deepspeed --include localhost:0 {}", 1),
+        ("CUDA_VISIBLE_DEVICES=0,1,5 deepspeed --hostfile hosts {}", 10),
+        ("CUDA_VISIBLE_DEVICES=$1 deepspeed {}", None),
+        ("CUDA_VISIBLE_DEVICES=0 python a.py\ndeepspeed {}", None),
+    ],
+)
+def test_cards_that_the_environment_shows(script, gpus):
+    """Run: launcher/runner.py of deepspeed 0.19.8 makes an --include of them where none of its options is there."""
+    text = script.format("t.py --deepspeed ds.json")
+    assert launches("run.sh", text, {"hosts": ("hosts", HOSTS)}.get)[-1].gpus == gpus
 
 
 AUTO = {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}
@@ -118,8 +176,10 @@ def test_what_contradicts_an_argument_names_its_line(check):
 def test_ranks_decide_the_batch(check):
     """16 is 2 on each of 8, and no number of whole micro-batches of 2 on each of 3."""
     config = {**OWN, "train_micro_batch_size_per_gpu": 2, "train_batch_size": 16}
-    for ranks, found in (("8", False), ("3", True)):
-        ran = check(f"deepspeed --num_gpus {ranks} t.py --deepspeed --deepspeed_config ds.json\n", config)
+    filters = {"--num_gpus 8": False, "--num_gpus 3": True, "--include localhost:0,1,3": True,
+               "--include localhost:0,1,2,3": False}  # fmt: skip
+    for options, found in filters.items():
+        ran = check(f"deepspeed {options} t.py --deepspeed --deepspeed_config ds.json\n", config)
         assert any(rule.startswith("ZP20") for rule in rules(ran)) == found
 
 

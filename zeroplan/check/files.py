@@ -122,7 +122,7 @@ def _started(name: str, text: str, setting: Setting, beside: Beside, made: Made)
     from zeroplan.check.launcher import SWIFT_OWN, launches  # where there is such a file
 
     checked, left_out = CheckedFiles(texts={name: text}), list[tuple[str, str]]()
-    for launch in launches(name, text):
+    for launch in launches(name, text, beside):
         word, where = launch.named, f"{name}:{launch.line}"
         if word is None or word.text is None:
             left_out.append((where, "a config whose name follows from what no line sets"))

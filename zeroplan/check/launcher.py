@@ -7,16 +7,16 @@ Options as deepspeed 0.19.8 (launcher/runner.py), accelerate 1.15 (commands/laun
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from zeroplan.catalog.trainers.tools import SWIFT, TRL
 from zeroplan.check.arguments import DEFAULTS, OWN, Arguments
 from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.launch import OPTIONS
+from zeroplan.check.ranks import VARIABLES, Slurm, hostfile_of, ranks
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, TRAINER
-from zeroplan.check.shell import Word, commands, is_number
+from zeroplan.check.shell import Command, Word, commands
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3", "swift", "trl",
              "llamafactory-cli", "axolotl")  # fmt: skip
@@ -32,17 +32,12 @@ MODULES = {
 }  # fmt: skip
 OTHERS = ("--multi_gpu",)
 """Options with which `accelerate launch` starts something else than its file says (run: 1.15 hands on no DeepSpeed)."""
-SLURM = re.compile(r"^[ \t]*#SBATCH[ \t]+(-{1,2}[\w-]+)(?:[= \t]+|(?<=-[A-Za-z]))(\S+)", re.MULTILINE)
-NODES, PER_NODE = ("--nodes", "-N"), ("--gpus-per-node", "--gpus_per_node", "--gres", "--gpus-per-task")
-SET_BY_SLURM = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")
-SET_PER_NODE = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
 CONFIG = {"--deepspeed": TRAINER, "--deepspeed_config": DEEPSPEED}
 """Options of a training script that name a ds_config, and who reads it: the Trainer's, and DeepSpeed's own
 (deepspeed.add_config_arguments).
 """
-NUMBERS = {
-    "deepspeed": ("--num_nodes", "--num_gpus"), "torchrun": ("--nnodes", "--nproc_per_node"),
-}  # fmt: skip
+Beside = Callable[[str], tuple[str, str] | None]
+"""Name and text of a file that another names; None where it is not there."""
 
 
 class Launch(NamedTuple):
@@ -72,37 +67,23 @@ class Launch(NamedTuple):
         return self.config or self.accelerate
 
 
-def launches(name: str, text: str) -> list[Launch]:
-    """Those of a script that name a config."""
-    slurm: dict[str, str] = dict(SLURM.findall(text))
-    nodes = _first(slurm, NODES)
-    per_node = _last_number(_first(slurm, PER_NODE))
-    stated = dict.fromkeys(SET_BY_SLURM, nodes or "1") if slurm else {}
-    stated |= dict.fromkeys(SET_PER_NODE, per_node) if per_node else {}
-    allotted = _product(nodes or "1", per_node) if per_node else None
+def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[Launch]:
+    """Those of a script that name a config; `beside`: where a hostfile is looked for."""
+    slurm = Slurm.of(text)
     document = Document(name, text, ValueNode(0, len(text), members=[]))
-    every = (_launch(document, words, allotted) for words in commands(text, stated))
+    every = (_launch(document, one, slurm.ranks, beside) for one in commands(text, slurm.variables, VARIABLES))
     return [one for one in every if one and one.named]
 
 
-def _first(stated: dict[str, str], names: Sequence[str]) -> str | None:
-    return next((stated[name] for name in names if name in stated), None)
-
-
-def _last_number(value: str | None) -> str | None:
-    """The count that ends gpu:a100:8, or is all of 8."""
-    last = (value or "").rpartition(":")[2]
-    return last if is_number(last) else None
-
-
-def _launch(document: Document, words: list[Word], allotted: int | None) -> Launch | None:
+def _launch(document: Document, command: Command, allotted: int | None, beside: Beside) -> Launch | None:
     """None for a command that starts no training. `allotted`: ranks that Slurm gives."""
+    words = command.words
     at = next((at for at, word in enumerate(words) if (word.text or "").rpartition("/")[2] in LAUNCHERS), None)
     if at is None:
         return None
     launcher, rest = (words[at].text or "").rpartition("/")[2], words[at + 1 :]
     if launcher in ("srun", "mpirun"):
-        inner = _launch(document, rest, allotted)
+        inner = _launch(document, command._replace(words=rest), allotted, beside)
         return inner and inner._replace(gpus=inner.gpus or allotted)
     if launcher.startswith("python") and [word.text for word in rest[:1]] == ["-m"] and rest[1:]:
         launcher, rest = MODULES.get(rest[1].text or "", launcher), rest[2:]
@@ -121,7 +102,8 @@ def _launch(document: Document, words: list[Word], allotted: int | None) -> Laun
     if launcher == "accelerate" and config is None:
         config, reader = options.get("--deepspeed_config_file"), ACCELERATE
     stated, unknown = _arguments(document, arguments, tool=TOOLS.get(launcher, ""))
-    gpus = _ranks(launcher, options) or (allotted if launcher.startswith("python") or launcher == "deepspeed" else None)
+    hosts = beside(hostfile) if launcher == "deepspeed" and (hostfile := hostfile_of(options)) else None
+    gpus = ranks(launcher, options, command.environment, hosts, allotted)
     overrides, leaves_out = tuple[tuple[str, Any], ...](), ""
     if launcher == "accelerate":
         named = [(name.lstrip("-").replace("-", "_"), word.text) for name, word in options.items()]
@@ -165,21 +147,6 @@ def _config(arguments: list[tuple[str, Word]]) -> tuple[Word | None, str]:
             if stated == name and word.text != "":
                 return word, CONFIG[name]
     return None, DEEPSPEED
-
-
-def _ranks(launcher: str, options: dict[str, Word]) -> int | None:
-    if launcher == "accelerate":
-        word = options.get("--num_processes")
-        return _product("1", word.text) if word else None
-    if launcher not in NUMBERS:
-        return None
-    nodes, per_node = (options.get(name) or options.get(name.replace("_", "-")) for name in NUMBERS[launcher])
-    return _product(nodes.text if nodes else "1", per_node.text) if per_node else None
-
-
-def _product(nodes: str | None, per_node: str | None) -> int | None:
-    known = [number for number in (nodes, per_node) if number and is_number(number)]
-    return int(known[0]) * int(known[1]) or None if len(known) == 2 else None
 
 
 def _arguments(
