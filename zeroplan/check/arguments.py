@@ -14,6 +14,7 @@ from zeroplan.errors import SpecError
 
 if TYPE_CHECKING:
     from zeroplan.catalog.trainers.file import TrainerFile
+    from zeroplan.check.script_job import ScriptJob
 
 EXPECTED = "TrainingArguments"
 DEFAULTS: dict[str, Any] = {
@@ -72,6 +73,8 @@ class Arguments:
     document: Document
     command_of: str = ""
     """The tool whose command takes these arguments, where that is known: its keys tell else."""
+    job: ScriptJob | None = None
+    """What the script that is given them is given beside; None for a file."""
 
     @cached_property
     def tool(self) -> str:
@@ -85,9 +88,13 @@ class Arguments:
     @cached_property
     def file(self) -> TrainerFile | None:
         """What it says of a job; None where its tool is not read. Raises `SpecError` for what is not planned."""
-        from zeroplan.catalog.trainers.file import read_trainer_file  # where a job is planned
+        from zeroplan.catalog.trainers.file import read_as, read_trainer_file  # where a job is planned
 
-        return read_trainer_file(self.document.config, self.document.name, TRAINER)
+        content, place = self.document.config, self.document.name
+        if self.job is None:
+            return read_trainer_file(content, place, TRAINER)
+        usual = {name: value for name, value in OTHER_DEFAULTS.get(self.tool, {}).items() if value is not None}
+        return read_as(TRAINER, {**usual, **content}, place)
 
     def stated(self, name: str) -> Any:
         """None where the file says nothing."""

@@ -15,6 +15,7 @@ from zeroplan.check.arguments import DEFAULTS, OWN, Arguments
 from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.launch import OPTIONS
 from zeroplan.check.ranks import VARIABLES, Slurm, hostfile_of, ranks
+from zeroplan.check.script_job import job_of
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, TRAINER
 from zeroplan.check.shell import Command, Word, commands
 
@@ -165,7 +166,7 @@ def _arguments(
         for name, word in bearing
     ]
     whole = Document(document.name, document.text, ValueNode(0, len(document.text), members=nodes))
-    return Arguments(whole, tool), unknown
+    return Arguments(whole, tool, job_of(document, stated, tool)), unknown
 
 
 def _value(text: str) -> Any:

@@ -222,11 +222,14 @@ def _checked(path: str, name: str, text: str, inputs: CheckInputs, jobs: list[Jo
 
     def made(document: Document, setting: Setting, launch: AccelerateConfig | None) -> Setting:
         setting = setting_of(inputs, document, setting, launch)
+        taken.extend(setting.planned.taken if setting.planned is not None else ())
         if setting.planned is not None and setting.planned.job is not None:
             jobs.append(setting.planned.job)
         return setting
 
-    return check_file(name, text, inputs.setting, named, made)
+    taken: list[str] = []
+    checked = check_file(name, text, inputs.setting, named, made)
+    return replace(checked, notes=[*checked.notes, *dict.fromkeys(taken)])
 
 
 def _scope(inputs: CheckInputs, jobs: Sequence[Job]) -> Scope | None:
