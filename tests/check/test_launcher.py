@@ -320,6 +320,60 @@ def test_the_trainer_compares_accelerates_file(zeroplan, tmp_path, monkeypatch, 
     assert ran.out.count("the Trainer stops") == len(messages)
 
 
+@pytest.mark.parametrize(
+    ("config", "options", "arguments", "rule"),
+    [
+        ({"bf16": {"enabled": True}}, "--mixed_precision fp16", "", "ZP803"),
+        ({"fp16": {"enabled": True}}, "--mixed_precision bf16", "", "ZP803"),
+        ({"bf16": {"enabled": True}}, "--mixed_precision bf16", "", ""),
+        ({"bf16": {"enabled": True}}, "--mixed_precision no", "", ""),
+        ({}, "--mixed_precision fp16", "", ""),
+        ({"bf16": {"enabled": True}}, "--mixed_precision fp16", f"{ARGUMENTS} --bf16", ""),
+        ({"bf16": {"enabled": "auto"}}, "--mixed_precision bf16", ARGUMENTS, "ZP620"),
+        ({}, "--mixed_precision bf16", ARGUMENTS, "ZP620"),
+        ({"bf16": {"enabled": "auto"}}, "--mixed_precision bf16", f"{ARGUMENTS} --bf16", ""),
+        ({"bf16": {"enabled": "auto"}}, "--mixed_precision fp16", f"{ARGUMENTS} --bf16", ""),
+    ],
+)
+@pytest.mark.parametrize("by_file", [True, False])
+def test_the_launchers_precision_beside_a_file(zeroplan, tmp_path, monkeypatch, config, options, arguments, rule, by_file):
+    """Each was run with accelerate 1.15, transformers 5.24 and deepspeed 0.19.8 on the CPU: ZP803 where DeepSpeedPlugin's
+    set_mixed_precision raises ValueError, ZP620 where the Trainer's comparison does, nothing where it trains.
+    """
+    monkeypatch.chdir(tmp_path)
+    whole = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 2},
+             "train_batch_size": "auto", **config}  # fmt: skip
+    (tmp_path / "ds.json").write_text(json.dumps(whole), encoding="utf-8")
+    named = "{distributed_type: DEEPSPEED, num_processes: 2, mixed_precision: %s, deepspeed_config: {deepspeed_config_file: ds.json}}"
+    (tmp_path / "acc.yaml").write_text(named % "bf16", encoding="utf-8")  # an option wins over it, run too
+    how = "--config_file acc.yaml" if by_file else "--use_deepspeed --num_processes 2 --deepspeed_config_file ds.json"
+    (tmp_path / "run.sh").write_text(f"accelerate launch {how} {options} t.py {arguments}\n", encoding="utf-8")
+    ran = zeroplan("check", "run.sh", "--format", "json")
+    stops = [one["rule"] for one in ran.json["findings"] if one["severity"] == "error" or one["rule"] == "ZP803"]
+    assert stops == ([rule] if rule else [])
+
+
+def test_a_precision_of_the_file_alone_beside_another_file_stops(zeroplan, tmp_path, monkeypatch):
+    """Run: DeepSpeedPlugin._deepspeed_config_checks of accelerate 1.15 raises ValueError."""
+    (tmp_path / "ds.json").write_text(json.dumps(OWN), encoding="utf-8")
+    ran = accelerated(zeroplan, tmp_path, monkeypatch, {"deepspeed_config_file": "ds.json"}, "t.py", "bf16")
+    assert "ZP802: mixed_precision beside deepspeed_config_file" in ran.out
+
+
+def test_the_trainers_own_precision_wins_over_the_launchers(zeroplan, tmp_path, monkeypatch):
+    """Run: with --bf16 for the script, fields of the file and --mixed_precision fp16 it trains in bf16."""
+    line = f"--mixed_precision fp16 t.py {ARGUMENTS} --gradient_accumulation_steps 4 --bf16"
+    assert "the Trainer stops" not in accelerated(zeroplan, tmp_path, monkeypatch, FIELDS, line).out
+
+
+@pytest.mark.parametrize(("config", "arguments", "warned"),
+                         [(AUTO, "", True), (AUTO, "--bf16", False), ({**AUTO, "bf16": {"enabled": True}}, "--bf16", False)])  # fmt: skip
+def test_the_launchers_precision_does_not_reach_a_config_of_the_script(check, config, arguments, warned):
+    """Run: "auto" of what --deepspeed names becomes false without --bf16, whatever --mixed_precision says."""
+    line = f"accelerate launch --use_deepspeed --mixed_precision bf16 t.py {ARGUMENTS} {arguments} --deepspeed ds.json\n"
+    assert ("ZP309" in rules(check(line, config))) == warned
+
+
 def test_options_of_accelerate_launch_win_over_its_file(zeroplan, tmp_path, monkeypatch):
     """accelerate 1.15 commands/launch.py: fields of the file are defaults alone; run: ZERO_STAGE is the option's."""
     offloads = {"zero_stage": 2, "offload_param_device": "cpu"}

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from zeroplan.catalog.trainers.tools import tool_of
-from zeroplan.check.arguments import YAML, Arguments, has_own
+from zeroplan.check.arguments import SWITCHES, YAML, Arguments, has_own
 from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
 from zeroplan.check.document import Document, Member
 from zeroplan.check.finding import Finding, Hit, said
@@ -28,7 +28,7 @@ from zeroplan.check.kind import (
     read_document,
     refuse,
 )
-from zeroplan.check.launch import FILE, SECTION, AccelerateConfig, as_yaml, field_of, inline
+from zeroplan.check.launch import FILE, PRECISION, SECTION, AccelerateConfig, as_yaml, field_of, inline
 from zeroplan.check.proposed import tried
 from zeroplan.check.python_reader import is_python
 from zeroplan.check.rules import RULES, names, values
@@ -176,11 +176,13 @@ def _as_python(finding: Finding) -> Finding:
 
 def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """The findings of a config, or of Accelerate's, that one run is given."""
-    setting = replace(setting, gpus=setting.gpus or launch.gpus)
+    precision = dict(launch.overrides).get(PRECISION)
+    setting = replace(setting, gpus=setting.gpus or launch.gpus, mixed_precision=precision)
     if launch.config is None:
         setting = replace(setting, arguments=setting.arguments or launch.arguments)
         return check_file(*file, setting, beside, made, launch.overrides)
     checked = CheckedFiles()
+    setting = replace(setting, by_launcher=launch.reader == ACCELERATE)
     if launch.arguments is not None and launch.reader != RAW:
         setting = replace(setting, reader=TRAINER, arguments=launch.arguments)
         checked.findings += check_arguments(launch.arguments)
@@ -276,11 +278,11 @@ def check_arguments(arguments: Arguments) -> list[Finding]:
 def _launched(launch: AccelerateConfig, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     document = launch.document
     reader = ACCELERATE if setting.arguments is None else TRAINER  # which compares what Accelerate makes with its own
-    setting = replace(setting, reader=reader, gpus=setting.gpus or launch.processes)
+    setting = replace(setting, reader=reader, gpus=setting.gpus or launch.processes, by_launcher=True)
     checked, stage = CheckedFiles([], {document.name: document.text}), None
     inner: list[Finding] = []
     if launch.is_deepspeed and launch.config_file is None:
-        config = inline(launch)
+        config = inline(replace(launch, overrides={**launch.overrides, **_own_half(setting.arguments)}))
         stage = config.config["zero_optimization"]["stage"]
         inner = [_in_yaml(one) for one in check(config, made(config, setting, launch))] if launch.fields else []
     elif launch.is_deepspeed and (named_file := beside(str(launch.config_file))) is None:
@@ -291,6 +293,14 @@ def _launched(launch: AccelerateConfig, setting: Setting, beside: Beside, made: 
     checked.findings = [placed(document, hit) for rule in LAUNCH_CHECKS
                         for hit in islice(rule(launch, stage), MOST)] + inner  # fmt: skip
     return checked
+
+
+def _own_half(arguments: Arguments | None) -> dict[str, str]:
+    """The precision that TrainingArguments turn on, which the Trainer takes in place of the launcher's (transformers
+    training_args.py: mixed_precision).
+    """
+    halves = [half for half in SWITCHES if arguments is not None and arguments(half) is True]
+    return {PRECISION: halves[0]} if halves else {}
 
 
 def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:

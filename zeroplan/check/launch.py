@@ -29,6 +29,8 @@ NAMES = {
 """Fields of Accelerate that stand for keys of ds_config.json."""
 DEFAULT_STAGE = 2
 PRECISION = "mixed_precision"
+HALVES = {"fp16": "fp16", "bf16": "bf16", "fp8": "bf16"}
+"""Values of it, and the section that each turns on (utils/dataclasses.py:set_mixed_precision)."""
 OFFLOADS = ("offload_optimizer", "offload_param")
 OPTIONS = frozenset({*NAMES.values(), "zero3_init_flag", PRECISION})
 """Fields that `accelerate launch` takes as options too; since 1.5 these win (commands/launch.py)."""
@@ -108,9 +110,8 @@ def inline(launch: AccelerateConfig) -> Document:
     clipping = _converted(fields.get("gradient_clipping", "auto"), float)
     if clipping:
         members.append(place.member("gradient_clipping", ValueNode(0, scalar=clipping), "gradient_clipping"))
-    if (precision := launch.precision) in ("fp16", "bf16", "fp8"):
+    if (name := HALVES.get(str(launch.precision))) is not None:
         enabled = place.member("enabled", ValueNode(0, scalar=True), "")
-        name = "fp16" if precision == "fp16" else "bf16"
         members.append(place.member(name, ValueNode(0, members=[enabled]), ""))
     return Document(document.name, document.text, ValueNode(0, end=len(document.text), members=members))
 

@@ -37,6 +37,10 @@ class Setting:
     """TrainingArguments that go with the config; None: unknown."""
     precision: str | None = None
     """What the training script asks for (Accelerate's mixed_precision), fp32 for none; None: unknown."""
+    mixed_precision: str | None = None
+    """What `accelerate launch` is given, by an option or its file; None: nothing."""
+    by_launcher: bool = False
+    """The launcher of Accelerate hands the config on: it is filled in before the Trainer compares it."""
     optimizer: str | None = None
     """What the script builds, by the names that `--optimizer` takes; None: unknown."""
     planned: Planned | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
-from zeroplan.check.launch import DEEPSPEED, FILE, SECTION, AccelerateConfig
+from zeroplan.check.launch import DEEPSPEED, FILE, PRECISION, SECTION, AccelerateConfig
 from zeroplan.check.rule import Rule, launching
 
 LINK = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
@@ -84,7 +84,8 @@ def not_read(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     elif config["distributed_type"] not in KINDS:
         yield Hit("ZP811", ("distributed_type",), f"{said(config['distributed_type'])} for distributed_type: "
                   "accelerate launch stops", "distributed_type: DEEPSPEED")  # fmt: skip
-    precision = config.get("mixed_precision") if launch.is_deepspeed else None
+    is_read = launch.is_deepspeed and PRECISION not in launch.overrides
+    precision = config.get(PRECISION) if is_read else None
     if precision is False:
         yield Hit("ZP811", ("mixed_precision",), "no without quotes is false in YAML: accelerate launch stops",
                   "mixed_precision: 'no'")  # fmt: skip
@@ -110,8 +111,8 @@ def beside_a_file(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     if launch.config_file is None or not launch.is_deepspeed:
         return
     paths: list[tuple[str, ...]] = [(SECTION, name) for name in launch.names if name in IN_CONFIG]
-    if launch.document.config.get("mixed_precision") is not None:
-        paths.append(("mixed_precision",))
+    if launch.document.config.get(PRECISION) is not None and PRECISION not in launch.overrides:
+        paths.append((PRECISION,))
     for path in paths:
         yield Hit("ZP802", path, f"{path[-1]} beside {FILE}: Accelerate stops, the file itself must say it",
                   "delete it")  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zeroplan.check.edit import renamed
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
+from zeroplan.check.launch import HALVES
 from zeroplan.check.rule import Rule, example
 from zeroplan.check.rules.names import OK
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, LIGHTNING, TRAINER
@@ -106,6 +107,11 @@ def fp32(subject: Subject) -> Iterator[Hit]:
                       "and trains in fp32 without", '"bf16": {"enabled": "auto"}', ADVICE)  # fmt: skip
         return
     autos = [part for part in ("fp16", "bf16") if subject.stated(f"{part}.enabled") == AUTO]
+    launched = HALVES.get(subject.setting.mixed_precision or "")
+    if launched in autos and arguments is not None and not subject.setting.by_launcher:
+        yield Hit("ZP309", (launched, "enabled"), f'mixed_precision {subject.setting.mixed_precision} of accelerate '
+                  'launch does not reach a config that the script is given: "auto" becomes what TrainingArguments say, '
+                  "false, and all is trained in fp32", f"--{launched} for the script", WARNING)  # fmt: skip
     if facts.dtype == "fp32" and not autos and facts.stated("torch_autocast.enabled") is not True:
         path = subject.spelled("bf16.enabled") or subject.spelled("fp16.enabled")
         yield Hit("ZP309", path, "neither fp16 nor bf16 is enabled: DeepSpeed trains in fp32, with twice the bytes",

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zeroplan.catalog.trainers.tools import TRAINER as TOOL
-from zeroplan.check.arguments import Arguments
+from zeroplan.check.arguments import SWITCHES, Arguments
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named, said
 from zeroplan.check.finding import number as figure
+from zeroplan.check.launch import HALVES
 from zeroplan.check.rule import ISSUE, Rule, arguing, example
 from zeroplan.check.rules.names import STAGE_2, STAGE_3
 from zeroplan.check.setting import ACCELERATE, TRAINER
@@ -220,14 +221,31 @@ def two_optimizers(subject: Subject) -> Iterator[Hit]:
 
 
 def mixed_precision(subject: Subject) -> Iterator[Hit]:
-    precision = subject.setting.precision
-    if subject.setting.reader != ACCELERATE or precision not in ("fp16", "bf16", "fp8"):
+    setting = subject.setting
+    stated = setting.precision if setting.reader == ACCELERATE else None
+    launched = setting.mixed_precision if setting.by_launcher and setting.arguments is None else None
+    if (half := HALVES.get(stated or launched or "")) is None:
         return
-    other = "bf16" if precision == "fp16" else "fp16"
+    other = "bf16" if half == "fp16" else "fp16"
     section = subject.config.get(other)
     if isinstance(section, dict) and str(section.get("enabled")).lower() == "true":
-        yield Hit("ZP803", (other, "enabled"), f"{other} here, mixed_precision {precision} in the script or launcher: "
-                  "Accelerate stops", '"enabled": "auto"')  # fmt: skip
+        does, severity = "Accelerate stops", ""
+        if not stated:  # the script is not read: it may be the Trainer's, whose own arguments win
+            does, severity = f"Accelerate stops, but where TrainingArguments turn {other} on", WARNING
+        yield Hit("ZP803", (other, "enabled"), f"{other} here, mixed_precision {stated or launched} in the script or "
+                  f"launcher: {does}", '"enabled": "auto"', severity)  # fmt: skip
+
+
+def filled_by_the_launcher(subject: Subject) -> Iterator[Hit]:
+    """Accelerate turns on what the launcher says before the Trainer compares it with its own arguments."""
+    setting, arguments = subject.setting, subject.setting.trainer_arguments
+    half = HALVES.get(setting.mixed_precision or "") if setting.by_launcher else None
+    if arguments is None or half is None or any(arguments(name) for name in (*SWITCHES, f"{half}_full_eval")):
+        return
+    if half not in subject.config or subject.written(f"{half}.enabled") == AUTO:
+        yield Hit("ZP620", (half, "enabled"), f"mixed_precision {setting.mixed_precision} of accelerate launch turns "
+                  f"{half} on, {half} says false ({arguments.place(half)}): the Trainer stops",
+                  f"--{half} for the script too")  # fmt: skip
 
 
 def evaluates_alone(subject: Subject) -> Iterator[Hit]:
@@ -307,5 +325,6 @@ def accumulates_without_sync(subject: Subject) -> Iterator[Hit]:
 
 
 ARGUMENT_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (texts_for_numbers,)
-CHECKS = (batch_sizes, values, foreign_optimizer, two_optimizers, mixed_precision, evaluates_alone, print_steps,
-          best_model, older_fillings, refused_arguments, accumulates_without_sync)  # fmt: skip
+CHECKS = (batch_sizes, values, foreign_optimizer, two_optimizers, mixed_precision, filled_by_the_launcher,
+          evaluates_alone, print_steps, best_model, older_fillings, refused_arguments,
+          accumulates_without_sync)  # fmt: skip
