@@ -75,6 +75,8 @@ class Arguments:
     """The tool whose command takes these arguments, where that is known: its keys tell else."""
     job: ScriptJob | None = None
     """What the script that is given them is given beside; None for a file."""
+    winning: Arguments | None = None
+    """Those of the command line that names this file, which take the place of its own (trl 1.16 TrlParser)."""
 
     @cached_property
     def tool(self) -> str:
@@ -92,13 +94,26 @@ class Arguments:
 
         content, place = self.document.config, self.document.name
         if self.job is None:
-            return read_trainer_file(content, place, TRAINER)
+            return read_trainer_file({**content, **self._won}, place, TRAINER)
         usual = {name: value for name, value in OTHER_DEFAULTS.get(self.tool, {}).items() if value is not None}
         return read_as(TRAINER, {**usual, **content}, place)
 
     def stated(self, name: str) -> Any:
         """None where the file says nothing."""
-        return self.document.config.get(self.spelled(name))
+        won = None if self.winning is None else self.winning.stated(name)
+        return self.document.config.get(self.spelled(name)) if won is None else won
+
+    @property
+    def _won(self) -> dict[str, Any]:
+        """What the command line says in place of the file. Raises `SpecError` where it says what trains."""
+        if self.winning is None or self.winning.job is None:
+            return {}
+        job = self.winning.job
+        if job.hindrance:
+            found = f"{job.hindrance}, beside {self.document.name}"
+            raise SpecError(self.winning.document.name, found, "it in the file", "--model and --lora")
+        taken = {one.option.lstrip("-"): one.value for one in (job.model, job.seq) if one and one.place}
+        return self.winning.document.config | taken
 
     def spelled(self, name: str) -> str:
         """An argument as the file's tool calls it."""
@@ -126,6 +141,8 @@ class Arguments:
 
     def place(self, name: str) -> str:
         """Where a message points to."""
+        if self.winning is not None and self.winning.stated(name) is not None:
+            return self.winning.place(name)
         member = self.document.members.get((self.spelled(name),))
         if member is None:
             return f"the default of {self.spelled(name)}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.check.arguments import SWITCHES, YAML, Arguments, has_own
@@ -39,15 +39,11 @@ from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.deepspeed.read import refuse_models
 from zeroplan.errors import SpecError
 
-if TYPE_CHECKING:
-    from zeroplan.check.launcher import Launch
-
 Beside = Callable[[str], tuple[str, str] | None]
 """Name and text of a file that another names; None where it is not there."""
 Made = Callable[[Document, Setting, AccelerateConfig | None], Setting]
 """The setting of one config, which may follow from what it says."""
 EXPECTED = "a ds_config, an Accelerate config or TrainingArguments with a deepspeed in them"
-SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --config_file that is there"
 OF_ONE_KEY = frozenset(rule.id for room in (names, values) for rule in room.RULES)
 """Rules that one key and its value are enough for."""
 LOG = re.compile(r"^\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:,]+\] \[[A-Z]+\]", re.MULTILINE)
@@ -86,7 +82,9 @@ def check_file(
     if not text.lstrip().startswith("{") and LOG.search(text[:EARLY]):
         raise SpecError(name, "a log", EXPECTED, f"zeroplan observe {name}")
     if is_script(name, text):
-        return _started(name, text, setting, beside, made)
+        from zeroplan.check.script import started  # where there is such a file
+
+        return started(name, text, setting, beside, made)
     if is_python(name, text):
         return _written_out(name, text, setting, made)
     if is_yaml(name, text):
@@ -117,34 +115,6 @@ def other_json(name: str, text: str) -> Document | None:
     return None if kind is Kind.CONFIG or (kind is Kind.OTHER and DEEPSPEED not in document.config) else document
 
 
-def _started(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
-    """The configs that a script gives to the training runs that it starts, with what it states of each."""
-    from zeroplan.check.launcher import SWIFT_OWN, launches  # where there is such a file
-
-    checked, left_out = CheckedFiles(texts={name: text}), list[tuple[str, str]]()
-    for launch in launches(name, text, beside):
-        word, where = launch.named, f"{name}:{launch.line}"
-        if word is None or word.text is None:
-            left_out.append((where, "a config whose name follows from what no line sets"))
-        elif (file := beside(word.text)) is None:
-            own = word.text in SWIFT_OWN
-            left_out.append((where, f"{said(word.text)}, {'a config of ms-swift' if own else 'which is not there'}"))
-        else:
-            inner = _given(launch, file, setting, beside, made)
-            checked.findings += inner.findings
-            checked.texts |= inner.texts
-            ranks = f", on {launch.gpus} GPU{'s' * (launch.gpus > 1)}" if launch.gpus else ""
-            checked.notes.append(f"{where}: {file[0]}, given to {launch.launcher}{ranks}")
-            if launch.leaves_out:
-                checked.notes.append(f"{where}: {launch.leaves_out}: accelerate launch uses no DeepSpeed")
-            checked.notes += [f"{where}: --{each}, whose value no line sets: not compared" for each in launch.unknown]
-    if len(checked.texts) == 1:
-        place, found = left_out[0] if left_out else (name, "a script that gives no DeepSpeed config to a training run")
-        raise SpecError(place, found, SCRIPTS)
-    checked.notes += [f"{place}: {found}: not looked at" for place, found in left_out]
-    return checked
-
-
 def _written_out(name: str, text: str, setting: Setting, made: Made) -> CheckedFiles:
     """The configs that stand in a Python file; of one that other code fills in, what names and values alone say."""
     from zeroplan.check.python_reader import literals  # where there is such a file
@@ -172,25 +142,6 @@ def _as_python(finding: Finding) -> Finding:
     """With the line to write as Python has it, and no edit."""
     write = CONSTANTS.sub(lambda match: {"true": "True", "false": "False", "null": "None"}[match[0]], finding.write)
     return replace(finding, write=write, edits=())
-
-
-def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
-    """The findings of a config, or of Accelerate's, that one run is given."""
-    precision = dict(launch.overrides).get(PRECISION)
-    setting = replace(setting, gpus=setting.gpus or launch.gpus, mixed_precision=precision)
-    if launch.config is None:
-        setting = replace(setting, arguments=setting.arguments or launch.arguments)
-        return check_file(*file, setting, beside, made, launch.overrides)
-    checked = CheckedFiles()
-    setting = replace(setting, by_launcher=launch.reader == ACCELERATE)
-    if launch.arguments is not None and launch.reader != RAW:
-        setting = replace(setting, reader=TRAINER, arguments=launch.arguments)
-        checked.findings += check_arguments(launch.arguments)
-    elif launch.reader == RAW or launch.unknown:
-        setting = replace(setting, reader=TRAINER if launch.unknown else RAW, reader_is_known=True)
-    findings, checked.texts[file[0]] = _reached(*file, setting, made)
-    checked.findings += findings
-    return checked
 
 
 def _of_kind(
@@ -248,7 +199,7 @@ def findings_of(
     return check(document, made(document, setting, launch))
 
 
-def _reached(
+def reached(
     name: str, text: str, setting: Setting, made: Made, launch: AccelerateConfig | None = None
 ) -> tuple[list[Finding], str]:
     """The findings of a file that another one names, and its text. Of what is no config nothing is quoted, and there is
@@ -288,7 +239,7 @@ def _launched(launch: AccelerateConfig, setting: Setting, beside: Beside, made: 
     elif launch.is_deepspeed and (named_file := beside(str(launch.config_file))) is None:
         inner = [_missing(document, str(launch.config_file))]
     elif launch.is_deepspeed and named_file:
-        inner, checked.texts[named_file[0]] = _reached(*named_file, setting, made, launch)
+        inner, checked.texts[named_file[0]] = reached(*named_file, setting, made, launch)
         stage = _stage(*named_file)
     checked.findings = [placed(document, hit) for rule in LAUNCH_CHECKS
                         for hit in islice(rule(launch, stage), MOST)] + inner  # fmt: skip
@@ -311,6 +262,7 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
         raise _without_config(document, member)
     checked = CheckedFiles(texts={document.name: document.text})
     if tool_of(document.config) is not None or has_own(document.config):
+        arguments = replace(arguments, winning=_of_command_line(setting.arguments))
         setting = replace(setting, reader=TRAINER, arguments=arguments)
         checked.findings += check_arguments(arguments)
     if member.node.members is not None:
@@ -324,9 +276,14 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
             raise OtherKindError(document.name, f"{named}, a config of ms-swift's own package", "a ds_config.json")
         raise SpecError(document.name, f"{named}, which is not there", "a ds_config.json")
     else:
-        inner, checked.texts[named_file[0]] = _reached(*named_file, setting, made)
+        inner, checked.texts[named_file[0]] = reached(*named_file, setting, made)
         checked.findings += inner
     return checked
+
+
+def _of_command_line(arguments: Arguments | None) -> Arguments | None:
+    """Those that stand in the script that names a training file."""
+    return arguments if arguments is None or arguments.job is not None else arguments.winning
 
 
 def _without_config(document: Document, member: Member | None) -> SpecError:

@@ -8,16 +8,22 @@ Options as deepspeed 0.19.8 (launcher/runner.py), accelerate 1.15 (commands/laun
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from zeroplan.catalog.trainers.tools import SWIFT, TRL
-from zeroplan.check.arguments import DEFAULTS, OWN, Arguments
+from zeroplan.catalog.trainers.tools import SWIFT, TRL, tool_of
+from zeroplan.check.arguments import DEFAULTS, OWN, Arguments, has_own
 from zeroplan.check.document import Document, Member, ValueNode
-from zeroplan.check.launch import OPTIONS
+from zeroplan.check.json_reader import NotReadableError
+from zeroplan.check.kind import DEEPSPEED as KEY
+from zeroplan.check.kind import Kind, kind_of, read_document
+from zeroplan.check.launch import OPTIONS, AccelerateConfig, is_launch
 from zeroplan.check.ranks import VARIABLES, Slurm, hostfile_of, ranks
 from zeroplan.check.script_job import job_of
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, TRAINER
 from zeroplan.check.shell import Command, Word, commands
+from zeroplan.errors import SpecError
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3", "swift", "trl",
              "llamafactory-cli", "axolotl")  # fmt: skip
@@ -55,21 +61,25 @@ class Launch(NamedTuple):
     gpus: int | None
     """Ranks; None where that is not stated in full."""
     arguments: Arguments | None
-    """The Trainer's, where some are stated and all that bear on a config are known."""
+    """The Trainer's, on the line or in the file that its --config names, where some are stated and all that bear on a
+    config are known.
+    """
     unknown: tuple[str, ...] = ()
     """Arguments that bear on a config and whose values no line of the script sets."""
     overrides: tuple[tuple[str, Any], ...] = ()
     """Fields of its file that options of `accelerate launch` replace."""
     leaves_out: str = ""
     """An option at which `accelerate launch` starts no DeepSpeed."""
+    training: Word | None = None
+    """A training file that names, or has, the ds_config."""
 
     @property
     def named(self) -> Word | None:
-        return self.config or self.accelerate
+        return self.config or self.training or self.accelerate
 
 
 def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[Launch]:
-    """Those of a script that name a config; `beside`: where a hostfile is looked for."""
+    """Those of a script that name a config; `beside`: where a hostfile and the like are looked for."""
     slurm = Slurm.of(text)
     document = Document(name, text, ValueNode(0, len(text), members=[]))
     every = (_launch(document, one, slurm.ranks, beside) for one in commands(text, slurm.variables, VARIABLES))
@@ -93,26 +103,72 @@ def _launch(document: Document, command: Command, allotted: int | None, beside: 
             return None
         rest = rest[1:]
     line = document.place(words[at].start).line
-    if (file := _training_file(words[at:])) is not None:
-        return Launch(launcher, line, None, TRAINER, file, None, None)
+    training = _training_file(words[at:])
     script = next((place for place, word in enumerate(rest) if (word.text or "").endswith(".py")), None)
     own, given = (rest, rest) if script is None else (rest[:script], rest[script + 1 :])
     options, arguments = dict(_options(own)), list(_options(given))
     config, reader = _config(arguments)
+    named_file = None if training is not None else _own_file(dict(arguments).get("--config"), beside)
+    stated, unknown = _arguments(document, arguments, TOOLS.get(launcher, ""), beside_a_file=named_file is not None)
+    if named_file is not None:
+        stated = replace(named_file, winning=stated)
+        training = dict(arguments)["--config"] if config is None and named_file.document.config.get(KEY) else None
     accelerate = options.get("--config_file") if launcher == "accelerate" else None
-    if launcher == "accelerate" and config is None:
+    if launcher == "accelerate" and config is None and training is None:
         config, reader = options.get("--deepspeed_config_file"), ACCELERATE
-    stated, unknown = _arguments(document, arguments, tool=TOOLS.get(launcher, ""))
-    hosts = beside(hostfile) if launcher == "deepspeed" and (hostfile := hostfile_of(options)) else None
+    hosts = _reached(hostfile_of(options), beside) if launcher == "deepspeed" else None
     gpus = ranks(launcher, options, command.environment, hosts, allotted)
+    if accelerate is not None and "--num_processes" not in options:
+        gpus = _processes(accelerate.text, beside)
     overrides, leaves_out = tuple[tuple[str, Any], ...](), ""
     if launcher == "accelerate":
         named = [(name.lstrip("-").replace("-", "_"), word.text) for name, word in options.items()]
         overrides = tuple((name, _value(text)) for name, text in named if name in OPTIONS and text is not None)
-        leaves_out = next((name for name in OTHERS if name in options), "")
+        leaves_out = next((name for name in OTHERS if name in options), "") if reader == ACCELERATE else ""
     return Launch(
-        launcher, line, config, reader, accelerate, gpus, None if unknown else stated, unknown, overrides, leaves_out
-    )
+        launcher, line, config, reader, accelerate, gpus, None if unknown else stated, unknown, overrides, leaves_out,
+        training,
+    )  # fmt: skip
+
+
+def _reached(name: str | None, beside: Beside) -> tuple[str, str] | None:
+    """A file that is there and can be read."""
+    if not name:
+        return None
+    with suppress(SpecError):
+        return beside(name)
+    return None
+
+
+def _document(name: str | None, beside: Beside) -> Document | None:
+    file = _reached(name, beside)
+    if file is None:
+        return None
+    with suppress(SpecError, NotReadableError):
+        return read_document(*file, "a mapping")
+    return None
+
+
+def _own_file(word: Word | None, beside: Beside) -> Arguments | None:
+    """TrainingArguments in the file that a script's own --config names, as scripts that are built on TRL's parser have
+    it; None where another thing is called so.
+    """
+    if word is None or not (word.text or "").endswith((".yaml", ".yml")):
+        return None
+    document = _document(word.text, beside)
+    if document is None or kind_of(document) not in (Kind.ARGUMENTS, Kind.OTHER) or not _are_arguments(document):
+        return None
+    return Arguments(document)
+
+
+def _are_arguments(document: Document) -> bool:
+    return has_own(document.config) or tool_of(document.config) is not None
+
+
+def _processes(name: str | None, beside: Beside) -> int | None:
+    """Those of a file of `accelerate launch`."""
+    document = _document(name, beside)
+    return AccelerateConfig(document).processes if document is not None and is_launch(document) else None
 
 
 def _training_file(words: Sequence[Word]) -> Word | None:
@@ -151,15 +207,15 @@ def _config(arguments: list[tuple[str, Word]]) -> tuple[Word | None, str]:
 
 
 def _arguments(
-    document: Document, stated: list[tuple[str, Word]], *, tool: str
+    document: Document, stated: list[tuple[str, Word]], tool: str, *, beside_a_file: bool
 ) -> tuple[Arguments | None, tuple[str, ...]]:  # fmt: skip
     """TrainingArguments of these options, each at its place in the script, and those that are not known; `tool`: whose
-    command takes them, or "" where an option has to tell that they are the Trainer's.
+    command takes them, or "" where an option has to tell that they are the Trainer's, or a file beside them does.
     """
     members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
     bearing = [(name, word) for name, word in members if name in OWN or name in DEFAULTS or name == "deepspeed"]
     unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
-    if not tool and not any(name in OWN for name, _word in bearing):
+    if not (tool or beside_a_file) and not any(name in OWN for name, _word in bearing):
         return None, ()
     nodes = [
         Member(name, word.start, word.end, ValueNode(word.start, word.end, scalar=_value(word.text or "")))

@@ -39,6 +39,7 @@ class Taken(NamedTuple):
     value: str
     option: str
     place: str
+    """Empty for a default."""
 
 
 class ScriptJob(NamedTuple):
@@ -73,7 +74,7 @@ def _taken(document: Document, options: Stated, names: Sequence[str]) -> Taken |
 def _length(document: Document, options: Stated, tool: str) -> Taken | None:
     stated = [name for name in LENGTHS if name in options]
     if not stated and tool in USUAL_LENGTHS:
-        return Taken(str(USUAL_LENGTHS[tool]), f"{tool}'s default", document.name)
+        return Taken(str(USUAL_LENGTHS[tool]), f"{tool}'s default", "")
     taken = _taken(document, options, stated)
     return taken if taken and is_number(taken.value) and int(taken.value) else None
 

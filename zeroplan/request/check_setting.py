@@ -188,7 +188,8 @@ def _with_scripts(inputs: CheckInputs, job: ScriptJob) -> tuple[CheckInputs, lis
         taken.append(f"{job.model.place}: {job.model.option}: the model is {named.name}")
     if job.seq is not None and inputs.options.seq is None:
         inputs = inputs._replace(options=inputs.options.replace(seq=job.seq.value))
-        taken.append(f"{job.seq.place}: {job.seq.option}: sequences of {int(job.seq.value):,} tokens")
+        where = f"{job.seq.place}: " if job.seq.place else ""
+        taken.append(f"{where}{job.seq.option}: sequences of {int(job.seq.value):,} tokens")
     return inputs, taken
 
 

@@ -110,12 +110,22 @@ def numbers(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
 def beside_a_file(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     if launch.config_file is None or not launch.is_deepspeed:
         return
-    paths: list[tuple[str, ...]] = [(SECTION, name) for name in launch.names if name in IN_CONFIG]
-    if launch.document.config.get(PRECISION) is not None and PRECISION not in launch.overrides:
-        paths.append((PRECISION,))
-    for path in paths:
+    for path in _also_in_a_config(launch):
         yield Hit("ZP802", path, f"{path[-1]} beside {FILE}: Accelerate stops, the file itself must say it",
                   "delete it")  # fmt: skip
+
+
+def beside_a_script_s_own(launch: AccelerateConfig, config: str) -> Iterator[Hit]:
+    """`config`: what the script's own `deepspeed` names, which the Trainer hands to the same DeepSpeedPlugin."""
+    for path in _also_in_a_config(launch) if launch.is_deepspeed else ():
+        yield Hit("ZP802", path, f"{path[-1]} beside {said(config)}, which the script's own deepspeed names: "
+                  "Accelerate stops, that file must say it", "delete it")  # fmt: skip
+
+
+def _also_in_a_config(launch: AccelerateConfig) -> list[tuple[str, ...]]:
+    """Fields at which Accelerate stops where a ds_config is named."""
+    precision = launch.document.config.get(PRECISION) is not None and PRECISION not in launch.overrides
+    return [*((SECTION, name) for name in launch.names if name in IN_CONFIG), *([(PRECISION,)] if precision else [])]
 
 
 def initialisation(launch: AccelerateConfig, stage: Any) -> Iterator[Hit]:
