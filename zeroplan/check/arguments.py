@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from zeroplan.catalog.trainers.tools import AXOLOTL, SWIFT, TRAINER, TRL, tool_of
+from zeroplan.catalog.trainers.tools import AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL, tool_of
 from zeroplan.check.document import Document
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.errors import SpecError
@@ -27,6 +27,7 @@ DEFAULTS: dict[str, Any] = {
 """What transformers takes where nothing is stated (training_args.py), of what bears on a ds_config.json."""
 OTHER_DEFAULTS: dict[str, dict[str, Any]] = {
     AXOLOTL: {"per_device_train_batch_size": 1, "bf16": True, "learning_rate": None, "optim": "adamw_torch_fused"},
+    LLAMA_FACTORY: {"gradient_checkpointing": True},
     TRL: {"bf16": True, "gradient_checkpointing": True, "learning_rate": None},
     SWIFT: {"per_device_train_batch_size": 1, "gradient_accumulation_steps": None, "learning_rate": None,
             "weight_decay": 0.1, "adam_beta2": None, "bf16": None, "fp16": None, "warmup_steps": None,
@@ -135,7 +136,7 @@ class Arguments:
 
     def _default(self, name: str) -> Any:
         usual = OTHER_DEFAULTS.get(self.tool, {}).get(name, DEFAULTS[name])
-        if name == "bf16" and self.tool in OTHER_DEFAULTS:
+        if name == "bf16" and name in OTHER_DEFAULTS.get(self.tool, {}):
             return usual and self.stated("fp16") is not True
         return usual
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from zeroplan.catalog.trainers.tools import SWIFT, TRL, tool_of
+from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL, tool_of
 from zeroplan.check.arguments import DEFAULTS, OWN, Arguments, has_own
 from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.json_reader import NotReadableError
@@ -20,17 +20,20 @@ from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.kind import Kind, kind_of, read_document
 from zeroplan.check.launch import OPTIONS, AccelerateConfig, is_launch
 from zeroplan.check.ranks import VARIABLES, Slurm, hostfile_of, ranks
-from zeroplan.check.script_job import job_of
+from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
+from zeroplan.check.script_job import FINETUNING, job_of
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, TRAINER
 from zeroplan.check.shell import Command, Word, commands
 from zeroplan.errors import SpecError
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3", "swift", "trl",
              "llamafactory-cli", "axolotl")  # fmt: skip
-TOOLS = {"swift": SWIFT, "trl": TRL}
+TOOLS = {"swift": SWIFT, "trl": TRL, "llamafactory-cli": LLAMA_FACTORY}
 """Commands that take the Trainer's arguments with defaults of their own."""
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""
+UNCHECKED = "disable_gradient_checkpointing"
+"""With which LLaMA-Factory does not checkpoint."""
 SWIFT_OWN = ("zero0", "zero1", "zero2", "zero3", "zero2_offload", "zero3_offload")
 """Names of configs that lie in ms-swift's own package."""
 MODULES = {
@@ -213,16 +216,23 @@ def _arguments(
     command takes them, or "" where an option has to tell that they are the Trainer's, or a file beside them does.
     """
     members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
-    bearing = [(name, word) for name, word in members if name in OWN or name in DEFAULTS or name == "deepspeed"]
+    if not tool and any(name == FINETUNING for name, _word in members):
+        tool = LLAMA_FACTORY
+    names = {KEY, *OWN, *DEFAULTS, *((*OF_LLAMA_FACTORY, UNCHECKED) if tool == LLAMA_FACTORY else ())}
+    bearing = [(name, word) for name, word in members if name in names]
     unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
     if not (tool or beside_a_file) and not any(name in OWN for name, _word in bearing):
         return None, ()
-    nodes = [
-        Member(name, word.start, word.end, ValueNode(word.start, word.end, scalar=_value(word.text or "")))
-        for name, word in bearing
-    ]
+    nodes = [_member(name, word) for name, word in bearing]
     whole = Document(document.name, document.text, ValueNode(0, len(document.text), members=nodes))
     return Arguments(whole, tool, job_of(document, stated, tool)), unknown
+
+
+def _member(name: str, word: Word) -> Member:
+    value = _value(word.text or "")
+    if name == UNCHECKED:
+        name, value = "gradient_checkpointing", not value
+    return Member(name, word.start, word.end, ValueNode(word.start, word.end, scalar=value))
 
 
 def _value(text: str) -> Any:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from zeroplan.catalog.trainers.tools import SWIFT, TRL
+from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL
 from zeroplan.check.document import Document
 from zeroplan.check.shell import Word, is_number
 
@@ -18,9 +18,10 @@ MODELS = {SWIFT: ("model", "model_id_or_path")}
 MODEL = ("model_name_or_path",)
 LENGTHS = ("cutoff_len", "max_seq_length", "max_length", "model_max_length")
 """Tokens at which scripts cut sequences off."""
-USUAL_LENGTHS = {TRL: 1024}
-"""Where nothing says it (TRL 1.16 SFTConfig)."""
-TYPES = ("finetuning_type", "train_type", "tuner_type", "sft_type")
+USUAL_LENGTHS = {TRL: 1024, LLAMA_FACTORY: 2048}
+"""Where nothing says it (TRL 1.16 SFTConfig; LLaMA-Factory 0.9.5 hparams/data_args.py)."""
+FINETUNING = "finetuning_type"
+TYPES = (FINETUNING, "train_type", "tuner_type", "sft_type")
 """What LLaMA-Factory and ms-swift call what trains: adapters, where it is missing."""
 PART = re.compile(
     "lora|peft|dora|adapter|quant|load_in_|freez|tune_|trainable|prefix|p_tuning|prompt_tuning|pre_seq_len|galore|badam"
@@ -82,7 +83,8 @@ def _length(document: Document, options: Stated, tool: str) -> Taken | None:
 def _hindrance(options: Stated, tool: str) -> str:
     """The argument that says that not all weights train, or which model is meant is not known."""
     kinds = [options[name] for name in TYPES if name in options]
-    if not kinds and (tool == SWIFT or ("stage" in options and options["stage"][1].text in STAGES)):
+    stage = options["stage"][1].text if "stage" in options else None
+    if not kinds and (tool in (SWIFT, LLAMA_FACTORY) or stage in STAGES):
         return f"no --{TYPES[1] if tool == SWIFT else TYPES[0]} full: adapters train"
     parts = [*(one for one in kinds if one[1].text != "full"),
              *(one for name, one in options.items() if PART.search(name) and name not in TYPES and not _is_off(one[1]))]

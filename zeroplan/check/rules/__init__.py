@@ -14,6 +14,7 @@ from zeroplan.check.rules import (
     fit,
     integration,
     launch,
+    llama_factory,
     machine,
     model,
     names,
@@ -30,7 +31,7 @@ from zeroplan.check.rules import (
 from zeroplan.check.subject import Subject
 
 ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
-         integration, machine, model, trainer, overridden, launch, upgrade, fit)
+         integration, machine, model, trainer, overridden, llama_factory, launch, upgrade, fit)
 
 RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}
 """Every rule by its id, in order."""
