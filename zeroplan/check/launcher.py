@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL, tool_of
@@ -19,7 +20,7 @@ from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.kind import Kind, kind_of, read_document
 from zeroplan.check.launch import OPTIONS, AccelerateConfig, is_launch
-from zeroplan.check.ranks import VARIABLES, Slurm, hostfile_of, ranks
+from zeroplan.check.ranks import OF_ENVIRONMENT, VARIABLES, Environment, Slurm, hostfile_of, ranks
 from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
 from zeroplan.check.script_job import FINETUNING, job_of
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, TRAINER
@@ -75,6 +76,10 @@ class Launch(NamedTuple):
     """An option at which `accelerate launch` starts no DeepSpeed."""
     training: Word | None = None
     """A training file that names, or has, the ds_config."""
+    start: int = 0
+    """Where the command stands."""
+    environment: Environment = MappingProxyType({})
+    """Of the variables that decide how many processes it starts those that are set."""
 
     @property
     def named(self) -> Word | None:
@@ -97,8 +102,7 @@ def _launch(document: Document, command: Command, allotted: int | None, beside: 
         return None
     launcher, rest = (words[at].text or "").rpartition("/")[2], words[at + 1 :]
     if launcher in ("srun", "mpirun"):
-        inner = _launch(document, command._replace(words=rest), allotted, beside)
-        return inner and inner._replace(gpus=inner.gpus or allotted)
+        return _below(launcher, _launch(document, command._replace(words=rest), allotted, beside), allotted)
     if launcher.startswith("python") and [word.text for word in rest[:1]] == ["-m"] and rest[1:]:
         launcher, rest = MODULES.get(rest[1].text or "", launcher), rest[2:]
     elif launcher == "accelerate":
@@ -120,18 +124,26 @@ def _launch(document: Document, command: Command, allotted: int | None, beside: 
     if launcher == "accelerate" and config is None and training is None:
         config, reader = options.get("--deepspeed_config_file"), ACCELERATE
     hosts = _reached(hostfile_of(options), beside) if launcher == "deepspeed" else None
-    gpus = ranks(launcher, options, command.environment, hosts, allotted)
+    before = ((word.text or "").partition("=") for word in words[:at])  # env A=1 swift sft
+    environment = {**command.environment, **{name: value for name, _, value in before if name in VARIABLES}}
+    gpus = ranks(launcher, options, environment, hosts, allotted)
     if accelerate is not None and "--num_processes" not in options:
         gpus = _processes(accelerate.text, beside)
-    overrides, leaves_out = tuple[tuple[str, Any], ...](), ""
-    if launcher == "accelerate":
-        named = [(name.lstrip("-").replace("-", "_"), word.text) for name, word in options.items()]
-        overrides = tuple((name, _value(text)) for name, text in named if name in OPTIONS and text is not None)
-        leaves_out = next((name for name in OTHERS if name in options), "") if reader == ACCELERATE else ""
+    of_accelerate = options if launcher == "accelerate" else {}
+    named = [(name.lstrip("-").replace("-", "_"), word.text) for name, word in of_accelerate.items()]
+    overrides = tuple((name, _value(text)) for name, text in named if name in OPTIONS and text is not None)
+    leaves_out = next((name for name in OTHERS if name in of_accelerate), "") if reader == ACCELERATE else ""
     return Launch(
         launcher, line, config, reader, accelerate, gpus, None if unknown else stated, unknown, overrides, leaves_out,
-        training,
+        training, words[at].start, environment,
     )  # fmt: skip
+
+
+def _below(launcher: str, inner: Launch | None, allotted: int | None) -> Launch | None:
+    """What `srun` or `mpirun` starts: as many as they do, where it says nothing itself."""
+    if inner is not None and inner.launcher in OF_ENVIRONMENT and not inner.environment:
+        return inner._replace(launcher=launcher, gpus=allotted)
+    return inner and inner._replace(gpus=inner.gpus or allotted)
 
 
 def _reached(name: str | None, beside: Beside) -> tuple[str, str] | None:

@@ -1,7 +1,7 @@
 """How many ranks a launcher starts, by its options, its hostfile and the variables around it.
 
 Options as deepspeed 0.19.8 (launcher/runner.py), accelerate 1.15 (commands/launch.py), torch 2.14
-(distributed/run.py) and Slurm's sbatch have them.
+(distributed/run.py) and Slurm's sbatch have them; variables as ms-swift 4.6 and LLaMA-Factory 0.9.5 read them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,15 @@ SET_PER_NODE = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
 PLAIN = ("python", "python3")
 """What starts one rank itself: so many as Slurm gives below srun."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-VARIABLES = (VISIBLE,)
-"""Variables that decide how many ranks a launcher starts."""
+PER_NODE_OF_ALL, NODES_OF_ALL, FORCED = "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN"
+VARIABLES = (VISIBLE, PER_NODE_OF_ALL, NODES_OF_ALL, FORCED, "SWIFT_SINGLE_DEVICE_MODE", "USE_RAY", "USE_MCA")
+"""Variables that decide how many ranks a launcher starts, and how many GPUs each of them sees."""
+OF_ENVIRONMENT = ("swift", "llamafactory-cli")
+"""Launchers that these variables alone decide for."""
+ON = ("true", "y", "1")
+"""What turns a variable of LLaMA-Factory on (extras/misc.py:is_env_enabled)."""
+Environment = Mapping[str, str | None]
+"""Variables that are set, None where the value is not known."""
 INCLUDE, EXCLUDE = ("--include", "-i"), ("--exclude", "-e")
 HOSTFILE = ("--hostfile", "-H")
 NODE = re.compile(r"([^:@]+)(?::(\d{1,6}(?:,\d{1,6})*))?")
@@ -55,7 +62,7 @@ def _last_number(value: str | None) -> str | None:
 
 
 def ranks(
-    launcher: str, options: Options, environment: Mapping[str, str | None], hostfile: tuple[str, str] | None,
+    launcher: str, options: Options, environment: Environment, hostfile: tuple[str, str] | None,
     allotted: int | None,
 ) -> int | None:  # fmt: skip
     """None where they are not stated in full. `hostfile`: name and text of deepspeed's, where it is there; `allotted`:
@@ -68,7 +75,36 @@ def ranks(
         return _product("1" if nodes is None else nodes, _stated(options, "--nproc_per_node"))
     if launcher == "deepspeed":
         return _of_deepspeed(options, environment, hostfile, allotted)
+    if launcher == "swift":
+        return _of_swift(environment)
+    if launcher == "llamafactory-cli":
+        return _of_llama_factory(environment)
     return allotted if launcher in PLAIN else None
+
+
+def visible(environment: Environment) -> int | None:
+    """The cards that the environment shows; None where it does not say."""
+    names = [name for name in (environment.get(VISIBLE) or "").split(",") if name.strip()]
+    return len(names) or None
+
+
+def _of_swift(environment: Environment) -> int | None:
+    """Ranks of torchrun with these variables, where one of them is set, else one process (ms-swift 4.6 cli/main.py)."""
+    per_node, nodes = (environment.get(name, "1") for name in (PER_NODE_OF_ALL, NODES_OF_ALL))
+    return _product(nodes, per_node)
+
+
+def _of_llama_factory(environment: Environment) -> int | None:
+    """Ranks of torchrun where it is forced or there are several cards, else one (llamafactory 0.9.5 launcher.py)."""
+    cards = visible(environment)
+    if cards == 1 and not is_forced(environment):
+        return 1
+    return _product(environment.get(NODES_OF_ALL, "1"), environment.get(PER_NODE_OF_ALL, str(cards or "")))
+
+
+def is_forced(environment: Environment) -> bool:
+    """Whether LLaMA-Factory starts torchrun on a single card too."""
+    return any((environment.get(name) or "0").lower() in ON for name in (FORCED, "USE_MCA"))
 
 
 def hostfile_of(options: Options) -> str | None:
@@ -77,7 +113,7 @@ def hostfile_of(options: Options) -> str | None:
 
 
 def _of_deepspeed(
-    options: Options, environment: Mapping[str, str | None], hostfile: tuple[str, str] | None, allotted: int | None
+    options: Options, environment: Environment, hostfile: tuple[str, str] | None, allotted: int | None
 ) -> int | None:  # fmt: skip
     """As its runner.py has it: parse_resource_filter, apply_num_nodes_and_gpus and, where none of their options is
     there, the cards that the environment shows.

@@ -6,13 +6,15 @@ from dataclasses import replace
 from itertools import islice
 
 from zeroplan.check.check import MOST, placed
+from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.files import Beside, CheckedFiles, Made, check_arguments, check_file, reached
-from zeroplan.check.finding import said
+from zeroplan.check.finding import ERROR, said
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import read_document
 from zeroplan.check.launch import PRECISION, AccelerateConfig
 from zeroplan.check.launcher import SWIFT_OWN, Launch, launches
 from zeroplan.check.rules.launch import beside_a_script_s_own
+from zeroplan.check.rules.processes import PROCESS_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
 from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.errors import SpecError
@@ -23,8 +25,10 @@ SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --conf
 def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """The configs that a script gives to the training runs that it starts, with what it states of each."""
     checked, left_out = CheckedFiles(texts={name: text}), list[tuple[str, str]]()
+    document = Document(name, text, ValueNode(0, len(text), members=[]))
     for launch in launches(name, text, beside):
         word, where = launch.named, f"{name}:{launch.line}"
+        checked.findings += [placed(document, hit) for rule in PROCESS_CHECKS for hit in rule(launch)]
         if word is None or word.text is None:
             left_out.append((where, "a config whose name follows from what no line sets"))
         elif (file := beside(word.text)) is None:
@@ -41,7 +45,7 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
             if launch.leaves_out:
                 checked.notes.append(f"{where}: {launch.leaves_out}: accelerate launch uses no DeepSpeed")
             checked.notes += [f"{where}: --{each}, whose value no line sets: not compared" for each in launch.unknown]
-    if len(checked.texts) == 1:
+    if len(checked.texts) == 1 and not any(one.severity == ERROR for one in checked.findings):
         place, found = left_out[0] if left_out else (name, "a script that gives no DeepSpeed config to a training run")
         raise SpecError(place, found, SCRIPTS)
     checked.notes += [f"{place}: {found}: not looked at" for place, found in left_out]

@@ -22,6 +22,7 @@ from zeroplan.check.rules import (
     optimizer,
     overridden,
     precision,
+    processes,
     scheduler,
     trainer,
     upgrade,
@@ -31,7 +32,7 @@ from zeroplan.check.rules import (
 from zeroplan.check.subject import Subject
 
 ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
-         integration, machine, model, trainer, overridden, llama_factory, launch, upgrade, fit)
+         integration, machine, model, trainer, overridden, llama_factory, launch, processes, upgrade, fit)
 
 RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}
 """Every rule by its id, in order."""
