@@ -28,7 +28,7 @@ from zeroplan.check.kind import (
     read_document,
     refuse,
 )
-from zeroplan.check.launch import FILE, PRECISION, SECTION, AccelerateConfig, as_yaml, field_of, inline
+from zeroplan.check.launch import FILE, KIND, PRECISION, SECTION, AccelerateConfig, as_yaml, field_of, inline
 from zeroplan.check.proposed import tried
 from zeroplan.check.python_reader import is_python
 from zeroplan.check.rules import RULES, names, values
@@ -243,6 +243,10 @@ def _launched(launch: AccelerateConfig, setting: Setting, beside: Beside, made: 
         stage = _stage(*named_file)
     checked.findings = [placed(document, hit) for rule in LAUNCH_CHECKS
                         for hit in islice(rule(launch, stage), MOST)] + inner  # fmt: skip
+    if not (launch.is_deepspeed or checked.findings):
+        line, column = document.place(document.members[KIND,].start)
+        found = f"distributed_type: {said(launch.kind)}, an Accelerate config that starts no DeepSpeed"
+        raise OtherKindError(f"{document.name}:{line}:{column}", found, EXPECTED)
     return checked
 
 

@@ -10,7 +10,7 @@ from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.files import Beside, CheckedFiles, Made, check_arguments, check_file, reached
 from zeroplan.check.finding import ERROR, said
 from zeroplan.check.json_reader import NotReadableError
-from zeroplan.check.kind import read_document
+from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import PRECISION, AccelerateConfig
 from zeroplan.check.launcher import SWIFT_OWN, Launch, launches
 from zeroplan.check.rules.launch import beside_a_script_s_own
@@ -24,7 +24,7 @@ SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --conf
 
 def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """The configs that a script gives to the training runs that it starts, with what it states of each."""
-    checked, left_out = CheckedFiles(texts={name: text}), list[tuple[str, str]]()
+    checked, left_out, others = CheckedFiles(texts={name: text}), list[tuple[str, str]](), list[OtherKindError]()
     document = Document(name, text, ValueNode(0, len(text), members=[]))
     for launch in launches(name, text, beside):
         word, where = launch.named, f"{name}:{launch.line}"
@@ -35,7 +35,11 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
             own = word.text in SWIFT_OWN
             left_out.append((where, f"{said(word.text)}, {'a config of ms-swift' if own else 'which is not there'}"))
         else:
-            inner = _given(launch, file, setting, beside, made)
+            try:
+                inner = _given(launch, file, setting, beside, made)
+            except OtherKindError as error:
+                others.append(error)
+                continue
             checked.findings += inner.findings
             checked.texts |= inner.texts
             ranks = f", on {launch.gpus} GPU{'s' * (launch.gpus > 1)}" if launch.gpus else ""
@@ -46,9 +50,12 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
                 checked.notes.append(f"{where}: {launch.leaves_out}: accelerate launch uses no DeepSpeed")
             checked.notes += [f"{where}: --{each}, whose value no line sets: not compared" for each in launch.unknown]
     if len(checked.texts) == 1 and not any(one.severity == ERROR for one in checked.findings):
+        if others and not left_out:
+            raise others[0]
         place, found = left_out[0] if left_out else (name, "a script that gives no DeepSpeed config to a training run")
         raise SpecError(place, found, SCRIPTS)
     checked.notes += [f"{place}: {found}: not looked at" for place, found in left_out]
+    checked.notes += [f"{error}: not looked at" for error in others]
     return checked
 
 

@@ -81,7 +81,7 @@ def not_read(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
             yield Hit("ZP811", (name,), f"{named(name)} is no key of Accelerate's: accelerate launch stops", write)
     if "distributed_type" not in config:
         yield Hit("ZP811", (SECTION,), "no distributed_type: accelerate launch stops", "distributed_type: DEEPSPEED")
-    elif config["distributed_type"] not in KINDS:
+    elif launch.kind not in KINDS:
         yield Hit("ZP811", ("distributed_type",), f"{said(config['distributed_type'])} for distributed_type: "
                   "accelerate launch stops", "distributed_type: DEEPSPEED")  # fmt: skip
     is_read = launch.is_deepspeed and PRECISION not in launch.overrides
@@ -142,10 +142,9 @@ def initialisation(launch: AccelerateConfig, stage: Any) -> Iterator[Hit]:
 
 
 def without_effect(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
-    config = launch.document.config
-    if launch.fields and not launch.is_deepspeed and config["distributed_type"] in KINDS:
-        yield Hit("ZP812", ("distributed_type",), f"{SECTION} is not read under distributed_type "
-                  f"{config['distributed_type']}", "distributed_type: DEEPSPEED")  # fmt: skip
+    if launch.fields and not launch.is_deepspeed and launch.kind in KINDS:
+        yield Hit("ZP812", ("distributed_type",), f"{SECTION} is not read under distributed_type {launch.kind}",
+                  "distributed_type: DEEPSPEED")  # fmt: skip
     for name in launch.fields:
         if name not in FIELDS:
             near = (difflib.get_close_matches(name, FIELDS, n=1) or [""])[0]
