@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroplan.catalog.trainers.tools import AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL, tool_of
 from zeroplan.check.document import Document
+from zeroplan.check.interpolated import is_interpolated
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.errors import SpecError
 
@@ -100,9 +101,10 @@ class Arguments:
         return read_as(TRAINER, {**usual, **content}, place)
 
     def stated(self, name: str) -> Any:
-        """None where the file says nothing."""
+        """None where the file says nothing, or what another file decides."""
         won = None if self.winning is None else self.winning.stated(name)
-        return self.document.config.get(self.spelled(name)) if won is None else won
+        own = self.document.config.get(self.spelled(name)) if won is None else won
+        return None if is_interpolated(own) else own
 
     @property
     def _won(self) -> dict[str, Any]:
@@ -124,7 +126,7 @@ class Arguments:
         """As the Trainer has it: texts that YAML leaves of numbers such as 1e-4 are taken for the numbers meant."""
         value = self.stated(name)
         if value is None:
-            return self._default(name)
+            return None if is_interpolated(self.document.config.get(self.spelled(name))) else self._default(name)
         if name == "bf16" and value == "auto":  # axolotl's
             return True
         if isinstance(value, str) and isinstance(DEFAULTS[name], float | int):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -15,6 +15,7 @@ from zeroplan.check.arguments import SWITCHES, YAML, Arguments, has_own
 from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
 from zeroplan.check.document import Document, Member
 from zeroplan.check.finding import Finding, Hit, said
+from zeroplan.check.interpolated import is_interpolated, known_of
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import (
     DEEPSPEED,
@@ -125,17 +126,27 @@ def _written_out(name: str, text: str, setting: Setting, made: Made) -> CheckedF
         raise SpecError(name, "a Python file without a dict that is a DeepSpeed config", EXPECTED)
     for literal in written:
         document, line = literal.document, literal.document.place(literal.document.root.start).line
-        filled = replace(setting, reader=TRAINER, reader_is_known=True) if literal.unknown else setting
-        if LIGHTNINGS in text and not literal.unknown:
+        filled = setting
+        if LIGHTNINGS in text:
             filled = replace(setting, reader=LIGHTNING, reader_is_known=True)
-        findings = check(document, made(document, filled, None))
         if literal.unknown:
-            findings = [one for one in findings if one.rule in OF_ONE_KEY]
-            keys = [*(path for _, path in literal.unknown[:KEYS_SHOWN]), *["..."] * (len(literal.unknown) > KEYS_SHOWN)]
-            decided = f"other code decides {', '.join(keys)}"
-            checked.notes.append(f"{name}:{line}: {decided}: names and values are checked alone")
+            findings = _alone(document, setting, made)
+            checked.notes.append(f"{name}:{line}: {_decided('other code', literal.unknown)}")
+        else:
+            findings = check(document, made(document, filled, None))
         checked.findings += [_as_python(one) for one in findings if one.rule != TWICE]
     return checked
+
+
+def _alone(document: Document, setting: Setting, made: Made) -> list[Finding]:
+    """What one key and its value are enough for, of a config in which something else decides others."""
+    setting = replace(setting, reader=TRAINER, reader_is_known=True)  # who fills in the "auto" that stands for them
+    return [one for one in check(document, made(document, setting, None)) if one.rule in OF_ONE_KEY]
+
+
+def _decided(by: str, unknown: Sequence[tuple[int, str]]) -> str:
+    keys = [*(path for _, path in unknown[:KEYS_SHOWN]), *["..."] * (len(unknown) > KEYS_SHOWN)]
+    return f"{by} decides {', '.join(keys)}: names and values are checked alone"
 
 
 def _as_python(finding: Finding) -> Finding:
@@ -152,11 +163,16 @@ def _of_kind(
         return _launched(AccelerateConfig(document, dict(overrides)), setting, beside, made)
     if kind is Kind.ARGUMENTS:
         return _trained(Arguments(document), setting, beside, made)
-    if kind is Kind.CONFIG:
-        return CheckedFiles(check(document, made(document, setting, None)), texts)
     if kind is Kind.OTHER:
         refuse(document, EXPECTED)
-    config = block(document)
+    config = document if kind is Kind.CONFIG else block(document)
+    known = known_of(config)
+    if known.unknown:
+        (line, _path), *_others = known.unknown
+        note = f"{document.name}:{line}: {_decided('what ${...} stands for', known.unknown)}"
+        return CheckedFiles(_alone(known.document, setting, made), texts, [note])
+    if kind is Kind.CONFIG:
+        return CheckedFiles(check(document, made(document, setting, None)), texts)
     setting = made(config, replace(setting, reader=RAW, reader_is_known=True), None)
     by_deepspeed = ", checked as DeepSpeed itself reads it" if setting.reader == RAW else ""
     return CheckedFiles(check(config, setting), texts, [f"{document.name}: {Kind.BLOCK.value}{by_deepspeed}"])
@@ -270,8 +286,17 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
         setting = replace(setting, reader=TRAINER, arguments=arguments)
         checked.findings += check_arguments(arguments)
     if member.node.members is not None:
-        config = block(document)
-        checked.findings += check(config, made(config, setting, None))
+        known = known_of(block(document))
+        if known.unknown:
+            (line, _path), *_others = known.unknown
+            checked.findings += _alone(known.document, setting, made)
+            checked.notes.append(f"{document.name}:{line}: {_decided('what ${...} stands for', known.unknown)}")
+            return checked
+        checked.findings += check(known.document, made(known.document, setting, None))
+    elif is_interpolated(member.node.scalar):
+        line, column = document.place(member.node.start)
+        found = f"deepspeed: {said(member.node.scalar)}, which stands for what another file says"
+        raise OtherKindError(f"{document.name}:{line}:{column}", found, "a ds_config.json")
     elif (named_file := beside(str(member.node.scalar))) is None:
         from zeroplan.check.launcher import SWIFT_OWN
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zeroplan.check.arguments import SWITCHES
 from zeroplan.check.edit import renamed
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
 from zeroplan.check.launch import HALVES
@@ -96,7 +97,8 @@ def fp32(subject: Subject) -> Iterator[Hit]:
     training_args.py:1720, accelerate's set_mixed_precision); a bf16 that is off was meant so.
     """
     facts, arguments = subject.facts, subject.setting.arguments
-    if arguments is not None and subject.setting.reader == TRAINER and (arguments("fp16") or arguments("bf16")):
+    of_trainer = arguments if subject.setting.reader == TRAINER else None
+    if of_trainer is not None and any(of_trainer(half) is not False for half in SWITCHES):
         return
     if subject.setting.reader in (ACCELERATE, LIGHTNING) or subject.stated("bf16.enabled") is False:
         return

@@ -195,7 +195,7 @@ def foreign_optimizer(subject: Subject) -> Iterator[Hit]:
         return
     arguments, optimizer = setting.arguments, setting.optimizer
     if setting.reader == TRAINER and arguments is not None and optimizer is None:
-        optimizer = str(arguments("optim"))
+        optimizer = None if (stated := arguments("optim")) is None else str(stated)
     raw = setting.reader not in (TRAINER, ACCELERATE)
     if optimizer is None and setting.client_optimizer and raw:
         yield Hit("ZP516", subject.spelled("zero_optimization.offload_optimizer"), "the script's optimizer beside an "
@@ -240,7 +240,9 @@ def filled_by_the_launcher(subject: Subject) -> Iterator[Hit]:
     """Accelerate turns on what the launcher says before the Trainer compares it with its own arguments."""
     setting, arguments = subject.setting, subject.setting.trainer_arguments
     half = HALVES.get(setting.mixed_precision or "") if setting.by_launcher else None
-    if arguments is None or half is None or any(arguments(name) for name in (*SWITCHES, f"{half}_full_eval")):
+    if arguments is None or half is None or any(
+        arguments(name) is not False for name in (*SWITCHES, f"{half}_full_eval")
+    ):
         return
     if half not in subject.config or subject.written(f"{half}.enabled") == AUTO:
         yield Hit("ZP620", (half, "enabled"), f"mixed_precision {setting.mixed_precision} of accelerate launch turns "
@@ -274,7 +276,7 @@ def older_fillings(subject: Subject) -> Iterator[Hit]:
     warmup, prefetch = "scheduler.params.warmup_num_steps", "zero_optimization.stage3_prefetch_bucket_size"
     steps = subject.table.before("0.19.3") or (arguments is not None and arguments("warmup_steps"))
     if subject.written(warmup) == AUTO and number(version) < (5, 18) and not steps:
-        sure = arguments is not None and arguments.stated("warmup_ratio") is None
+        sure = arguments is not None and arguments.stated("warmup_ratio") is None and arguments("warmup_steps") == 0
         yield Hit("ZP814", tuple(warmup.split(".")), f"transformers {version} fills in 0 where no warm-up is stated, "
                   f"{stops}", "warmup_steps: 1 in TrainingArguments, or transformers>=5.18", "" if sure else WARNING)
     if subject.written(prefetch) == AUTO and number(version) < (4, 45) and not subject.table.before("0.15.0"):
