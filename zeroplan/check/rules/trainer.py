@@ -171,7 +171,8 @@ def values(subject: Subject) -> Iterator[Hit]:
     warmup, most = arguments("warmup_steps"), arguments("max_steps")
     by_ratio = arguments.stated("warmup_ratio") is not None  # of all steps, whose number is not known here
     if not by_ratio and isinstance(warmup, int | float) and (1 <= warmup < INFINITE or not warmup):
-        pairs["scheduler.params.warmup_num_steps"] = ("warmup_steps", max(1, int(warmup)))
+        least = 0 if _fills_no_warmup(subject) else 1
+        pairs["scheduler.params.warmup_num_steps"] = ("warmup_steps", max(least, int(warmup)))
     if isinstance(most, int | float) and 0 < most < INFINITE:
         pairs["scheduler.params.total_num_steps"] = ("max_steps", int(most))
     for key, (name, value) in pairs.items():
@@ -180,10 +181,18 @@ def values(subject: Subject) -> Iterator[Hit]:
             yield _mismatch("ZP620", subject, key, name, value, arguments)
 
 
+def _fills_no_warmup(subject: Subject) -> bool:
+    """Whether a warm-up of 0 steps stays 0: from 5.18 on the Trainer makes 1 of it (trainer_config_finalize)."""
+    version = subject.setting.transformers
+    return version is not None and number(version) < (5, 18)
+
+
 def _mismatch(rule: str, subject: Subject, key: str, name: str, value: Any, arguments: Arguments) -> Hit:
-    last = key.rpartition(".")[2]
-    return Hit(rule, tuple(key.split(".")), f"{said(subject.stated(key))} for {last}, {name} says {said(value)} "
-               f"({arguments.place(name)}): the Trainer stops", f'"{last}": "auto"')  # fmt: skip
+    last, says = key.rpartition(".")[2], f"says {said(value)} ({arguments.place(name)})"
+    if name == "warmup_steps" and value != arguments(name):
+        says = f"says {said(arguments(name))} ({arguments.place(name)}), of which the Trainer makes {said(value)}"
+    return Hit(rule, tuple(key.split(".")), f"{said(subject.stated(key))} for {last}, {name} {says}: the Trainer stops",
+               f'"{last}": "auto"')  # fmt: skip
 
 
 def foreign_optimizer(subject: Subject) -> Iterator[Hit]:
@@ -275,7 +284,7 @@ def older_fillings(subject: Subject) -> Iterator[Hit]:
     stops = f"and DeepSpeed {setting.version} stops at that"
     warmup, prefetch = "scheduler.params.warmup_num_steps", "zero_optimization.stage3_prefetch_bucket_size"
     steps = subject.table.before("0.19.3") or (arguments is not None and arguments("warmup_steps"))
-    if subject.written(warmup) == AUTO and number(version) < (5, 18) and not steps:
+    if subject.written(warmup) == AUTO and _fills_no_warmup(subject) and not steps:
         sure = arguments is not None and arguments.stated("warmup_ratio") is None and arguments("warmup_steps") == 0
         yield Hit("ZP814", tuple(warmup.split(".")), f"transformers {version} fills in 0 where no warm-up is stated, "
                   f"{stops}", "warmup_steps: 1 in TrainingArguments, or transformers>=5.18", "" if sure else WARNING)
