@@ -64,6 +64,8 @@ def check(zeroplan, tmp_path, monkeypatch):
     factory = "model_name_or_path: x\nfinetuning_type: lora\noutput_dir: o\nbf16: true\ndeepspeed: ds.json\n"
     (tmp_path / "lf.yaml").write_text(factory, encoding="utf-8")
 
+    (tmp_path / "plain.yaml").write_text(factory.replace("deepspeed: ds.json\n", ""), encoding="utf-8")
+
     def run(script):
         (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{script}\n", encoding="utf-8")
         ran = zeroplan("check", "run.sh", "--select", "ZP821", "--format", "json")
@@ -73,7 +75,7 @@ def check(zeroplan, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("script", "found"),
+    ("script", "expected"),
     [
         (f"CUDA_VISIBLE_DEVICES=0,1 {SWIFT}", [("error", 2, "NPROC_PER_NODE=2")]),
         (f"CUDA_VISIBLE_DEVICES=0,1 {SWIFT.replace('ds.json', 'zero3')}", [("error", 2, "NPROC_PER_NODE=2")]),
@@ -91,11 +93,18 @@ def check(zeroplan, tmp_path, monkeypatch):
         (FACTORY, []),
     ],
 )
-def test_where_they_stop(check, script, found):
+def test_where_they_stop(check, script, expected):
     """ms-swift 4.6 arguments/sft_args.py:_init_deepspeed raises where is_mp() (utils/env.py: two cards or more for each
     process); llamafactory 0.9.5 hparams/parser.py:get_train_args where nothing is distributed.
     """
-    assert check(script) == found
+    assert check(script) == expected
+
+
+def test_a_run_without_deepspeed_is_not_judged(zeroplan, check, tmp_path):
+    (tmp_path / "run.sh").write_text("CUDA_VISIBLE_DEVICES=0 llamafactory-cli train plain.yaml\n", encoding="utf-8")
+    ran = zeroplan("check", "run.sh")
+    assert (ran.code, ran.out) == (2, "")
+    assert "names no DeepSpeed config" in ran.err
 
 
 def test_ranks_decide_what_fits(zeroplan, check, tmp_path):

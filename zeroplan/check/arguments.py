@@ -77,7 +77,7 @@ class Arguments:
     """The tool whose command takes these arguments, where that is known: its keys tell else."""
     job: ScriptJob | None = None
     """What the script that is given them is given beside; None for a file."""
-    winning: Arguments | None = None
+    command_line: Arguments | None = None
     """Those of the command line that names this file, which take the place of its own (trl 1.16 TrlParser)."""
 
     @cached_property
@@ -96,27 +96,27 @@ class Arguments:
 
         content, place = self.document.config, self.document.name
         if self.job is None:
-            return read_trainer_file({**content, **self._won}, place, TRAINER)
+            return read_trainer_file({**content, **self._typed}, place, TRAINER)
         usual = {name: value for name, value in OTHER_DEFAULTS.get(self.tool, {}).items() if value is not None}
         return read_as(TRAINER, {**usual, **content}, place)
 
     def stated(self, name: str) -> Any:
         """None where the file says nothing, or what another file decides."""
-        won = None if self.winning is None else self.winning.stated(name)
-        own = self.document.config.get(self.spelled(name)) if won is None else won
+        typed = None if self.command_line is None else self.command_line.stated(name)
+        own = self.document.config.get(self.spelled(name)) if typed is None else typed
         return None if is_interpolated(own) else own
 
     @property
-    def _won(self) -> dict[str, Any]:
+    def _typed(self) -> dict[str, Any]:
         """What the command line says in place of the file. Raises `SpecError` where it says what trains."""
-        if self.winning is None or self.winning.job is None:
+        if self.command_line is None or self.command_line.job is None:
             return {}
-        job = self.winning.job
+        job = self.command_line.job
         if job.hindrance:
-            found = f"{job.hindrance}, beside {self.document.name}"
-            raise SpecError(self.winning.document.name, found, "it in the file", "--model and --lora")
+            both = f"{job.hindrance}, beside {self.document.name}"
+            raise SpecError(self.command_line.document.name, both, "it in the file", "--model and --lora")
         taken = {one.option.lstrip("-"): one.value for one in (job.model, job.seq) if one and one.place}
-        return self.winning.document.config | taken
+        return self.command_line.document.config | taken
 
     def spelled(self, name: str) -> str:
         """An argument as the file's tool calls it."""
@@ -144,8 +144,8 @@ class Arguments:
 
     def place(self, name: str) -> str:
         """Where a message points to."""
-        if self.winning is not None and self.winning.stated(name) is not None:
-            return self.winning.place(name)
+        if self.command_line is not None and self.command_line.stated(name) is not None:
+            return self.command_line.place(name)
         member = self.document.members.get((self.spelled(name),))
         if member is None:
             return f"the default of {self.spelled(name)}"

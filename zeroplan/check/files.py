@@ -261,8 +261,8 @@ def _launched(launch: AccelerateConfig, setting: Setting, beside: Beside, made: 
                         for hit in islice(rule(launch, stage), MOST)] + inner  # fmt: skip
     if not (launch.is_deepspeed or checked.findings):
         line, column = document.place(document.members[KIND,].start)
-        found = f"distributed_type: {said(launch.kind)}, an Accelerate config that starts no DeepSpeed"
-        raise OtherKindError(f"{document.name}:{line}:{column}", found, EXPECTED)
+        what = f"distributed_type: {said(launch.kind)}, an Accelerate config that starts no DeepSpeed"
+        raise OtherKindError(f"{document.name}:{line}:{column}", what, EXPECTED)
     return checked
 
 
@@ -282,7 +282,7 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
         raise _without_config(document, member)
     checked = CheckedFiles(texts={document.name: document.text})
     if tool_of(document.config) is not None or has_own(document.config):
-        arguments = replace(arguments, winning=_of_command_line(setting.arguments))
+        arguments = replace(arguments, command_line=_of_command_line(setting.arguments))
         setting = replace(setting, reader=TRAINER, arguments=arguments)
         checked.findings += check_arguments(arguments)
     if member.node.members is not None:
@@ -295,8 +295,8 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
         checked.findings += check(known.document, made(known.document, setting, None))
     elif is_interpolated(member.node.scalar):
         line, column = document.place(member.node.start)
-        found = f"deepspeed: {said(member.node.scalar)}, which stands for what another file says"
-        raise OtherKindError(f"{document.name}:{line}:{column}", found, "a ds_config.json")
+        what = f"deepspeed: {said(member.node.scalar)}, which stands for what another file says"
+        raise OtherKindError(f"{document.name}:{line}:{column}", what, "a ds_config.json")
     elif (named_file := beside(str(member.node.scalar))) is None:
         from zeroplan.check.launcher import SWIFT_OWN
 
@@ -312,7 +312,7 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
 
 def _of_command_line(arguments: Arguments | None) -> Arguments | None:
     """Those that stand in the script that names a training file."""
-    return arguments if arguments is None or arguments.job is not None else arguments.winning
+    return arguments if arguments is None or arguments.job is not None else arguments.command_line
 
 
 def _without_config(document: Document, member: Member | None) -> SpecError:

@@ -33,7 +33,7 @@ TOOLS = {"swift": SWIFT, "trl": TRL, "llamafactory-cli": LLAMA_FACTORY}
 """Commands that take the Trainer's arguments with defaults of their own."""
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""
-UNCHECKED = "disable_gradient_checkpointing"
+NO_CHECKPOINTING = "disable_gradient_checkpointing"
 """With which LLaMA-Factory does not checkpoint."""
 SWIFT_OWN = ("zero0", "zero1", "zero2", "zero3", "zero2_offload", "zero3_offload")
 """Names of configs that lie in ms-swift's own package."""
@@ -118,7 +118,7 @@ def _launch(document: Document, command: Command, allotted: int | None, beside: 
     named_file = None if training is not None else _own_file(dict(arguments).get("--config"), beside)
     stated, unknown = _arguments(document, arguments, TOOLS.get(launcher, ""), beside_a_file=named_file is not None)
     if named_file is not None:
-        stated = replace(named_file, winning=stated)
+        stated = replace(named_file, command_line=stated)
         training = dict(arguments)["--config"] if config is None and named_file.document.config.get(KEY) else None
     accelerate = options.get("--config_file") if launcher == "accelerate" else None
     if launcher == "accelerate" and config is None and training is None:
@@ -230,7 +230,7 @@ def _arguments(
     members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
     if not tool and any(name == FINETUNING for name, _word in members):
         tool = LLAMA_FACTORY
-    names = {KEY, *OWN, *DEFAULTS, *((*OF_LLAMA_FACTORY, UNCHECKED) if tool == LLAMA_FACTORY else ())}
+    names = {KEY, *OWN, *DEFAULTS, *((*OF_LLAMA_FACTORY, NO_CHECKPOINTING) if tool == LLAMA_FACTORY else ())}
     bearing = [(name, word) for name, word in members if name in names]
     unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
     if not (tool or beside_a_file) and not any(name in OWN for name, _word in bearing):
@@ -242,7 +242,7 @@ def _arguments(
 
 def _member(name: str, word: Word) -> Member:
     value = _value(word.text or "")
-    if name == UNCHECKED:
+    if name == NO_CHECKPOINTING:
         name, value = "gradient_checkpointing", not value
     return Member(name, word.start, word.end, ValueNode(word.start, word.end, scalar=value))
 

@@ -21,8 +21,8 @@ SET_PER_NODE = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
 PLAIN = ("python", "python3")
 """What starts one rank itself: so many as Slurm gives below srun."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-PER_NODE_OF_ALL, NODES_OF_ALL, FORCED = "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN"
-VARIABLES = (VISIBLE, PER_NODE_OF_ALL, NODES_OF_ALL, FORCED, "SWIFT_SINGLE_DEVICE_MODE", "USE_RAY", "USE_MCA")
+NPROC_PER_NODE, NNODES, FORCE_TORCHRUN = "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN"
+VARIABLES = (VISIBLE, NPROC_PER_NODE, NNODES, FORCE_TORCHRUN, "SWIFT_SINGLE_DEVICE_MODE", "USE_RAY", "USE_MCA")
 """Variables that decide how many ranks a launcher starts, and how many GPUs each of them sees."""
 OF_ENVIRONMENT = ("swift", "llamafactory-cli")
 """Launchers that these variables alone decide for."""
@@ -90,7 +90,7 @@ def visible(environment: Environment) -> int | None:
 
 def _of_swift(environment: Environment) -> int | None:
     """Ranks of torchrun with these variables, where one of them is set, else one process (ms-swift 4.6 cli/main.py)."""
-    per_node, nodes = (environment.get(name, "1") for name in (PER_NODE_OF_ALL, NODES_OF_ALL))
+    per_node, nodes = (environment.get(name, "1") for name in (NPROC_PER_NODE, NNODES))
     return _product(nodes, per_node)
 
 
@@ -99,12 +99,12 @@ def _of_llama_factory(environment: Environment) -> int | None:
     cards = visible(environment)
     if cards == 1 and not is_forced(environment):
         return 1
-    return _product(environment.get(NODES_OF_ALL, "1"), environment.get(PER_NODE_OF_ALL, str(cards or "")))
+    return _product(environment.get(NNODES, "1"), environment.get(NPROC_PER_NODE, str(cards or "")))
 
 
 def is_forced(environment: Environment) -> bool:
     """Whether LLaMA-Factory starts torchrun on a single card too."""
-    return any((environment.get(name) or "0").lower() in ON for name in (FORCED, "USE_MCA"))
+    return any((environment.get(name) or "0").lower() in ON for name in (FORCE_TORCHRUN, "USE_MCA"))
 
 
 def hostfile_of(options: Options) -> str | None:

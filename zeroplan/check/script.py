@@ -13,7 +13,7 @@ from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import PRECISION, AccelerateConfig
 from zeroplan.check.launcher import SWIFT_OWN, Launch, launches
-from zeroplan.check.rules.launch import beside_a_script_s_own
+from zeroplan.check.rules.launch import beside_the_scripts_config
 from zeroplan.check.rules.processes import PROCESS_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
 from zeroplan.check.setting import DEEPSPEED as RAW
@@ -28,7 +28,8 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
     document = Document(name, text, ValueNode(0, len(text), members=[]))
     for launch in launches(name, text, beside):
         word, where = launch.named, f"{name}:{launch.line}"
-        checked.findings += [placed(document, hit) for rule in PROCESS_CHECKS for hit in rule(launch)]
+        of_processes = [placed(document, hit) for rule in PROCESS_CHECKS for hit in rule(launch)]
+        checked.findings += of_processes if launch.config is not None else []
         if word is None or word.text is None:
             left_out.append((where, "a config whose name follows from what no line sets"))
         elif (file := beside(word.text)) is None:
@@ -41,6 +42,7 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
                 others.append(error)
                 continue
             checked.findings += inner.findings
+            checked.findings += of_processes if launch.config is None else []  # its file names a config
             checked.texts |= inner.texts
             ranks = f", on {launch.gpus} GPU{'s' * (launch.gpus > 1)}" if launch.gpus else ""
             checked.notes.append(f"{where}: {file[0]}, given to {launch.launcher}{ranks}")
@@ -90,7 +92,7 @@ def _with_launchers(checked: CheckedFiles, launch: Launch, beside: Beside) -> Ch
         document = read_document(*file, "an Accelerate config")
     except NotReadableError:
         return checked
-    fields = AccelerateConfig(document, dict(launch.overrides))
-    checked.findings += [placed(document, hit) for hit in islice(beside_a_script_s_own(fields, named.text or ""), MOST)]
+    hits = beside_the_scripts_config(AccelerateConfig(document, dict(launch.overrides)), named.text or "")
+    checked.findings += [placed(document, hit) for hit in islice(hits, MOST)]
     checked.texts[file[0]] = file[1]
     return checked

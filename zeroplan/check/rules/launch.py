@@ -115,7 +115,7 @@ def beside_a_file(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
                   "delete it")  # fmt: skip
 
 
-def beside_a_script_s_own(launch: AccelerateConfig, config: str) -> Iterator[Hit]:
+def beside_the_scripts_config(launch: AccelerateConfig, config: str) -> Iterator[Hit]:
     """`config`: what the script's own `deepspeed` names, which the Trainer hands to the same DeepSpeedPlugin."""
     for path in _also_in_a_config(launch) if launch.is_deepspeed else ():
         yield Hit("ZP802", path, f"{path[-1]} beside {said(config)}, which the script's own deepspeed names: "

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from zeroplan.check.finding import ADVICE, ERROR, Hit
-from zeroplan.check.ranks import FORCED, NODES_OF_ALL, PER_NODE_OF_ALL, VISIBLE, is_forced, visible
+from zeroplan.check.ranks import FORCE_TORCHRUN, NNODES, NPROC_PER_NODE, VISIBLE, is_forced, visible
 from zeroplan.check.rule import Example, Rule
 
 if TYPE_CHECKING:
@@ -31,23 +31,23 @@ def of_swift(launch: Launch) -> Iterator[Hit]:
     environment, cards = launch.environment, visible(launch.environment)
     if launch.launcher != "swift" or environment.get(SINGLE, "0") != "0" or environment.get("USE_RAY", "0") != "0":
         return
-    per_node = environment.get(PER_NODE_OF_ALL, "1") or ""
+    per_node = environment.get(NPROC_PER_NODE, "1") or ""
     if cards is not None and per_node.isdecimal() and int(per_node) and cards >= 2 * int(per_node):
         several = f"{cards} GPUs to {per_node} process{'es' * (per_node != '1')}"
-        yield Hit("ZP821", (), f"{VISIBLE} shows {several} ({PER_NODE_OF_ALL}): ms-swift stops, DeepSpeed does not go "
-                  "with its device_map", f"{PER_NODE_OF_ALL}={cards}", offset=launch.start)  # fmt: skip
-    elif cards is None and VISIBLE not in environment and not {PER_NODE_OF_ALL, NODES_OF_ALL} & environment.keys():
-        yield Hit("ZP821", (), f"no {PER_NODE_OF_ALL}: one process, and where that sees several GPUs ms-swift stops at "
-                  "DeepSpeed", f"{PER_NODE_OF_ALL}=8", ADVICE, offset=launch.start)  # fmt: skip
+        yield Hit("ZP821", (), f"{VISIBLE} shows {several} ({NPROC_PER_NODE}): ms-swift stops, DeepSpeed does not go "
+                  "with its device_map", f"{NPROC_PER_NODE}={cards}", offset=launch.start)  # fmt: skip
+    elif cards is None and VISIBLE not in environment and not {NPROC_PER_NODE, NNODES} & environment.keys():
+        yield Hit("ZP821", (), f"no {NPROC_PER_NODE}: one process, and where that sees several GPUs ms-swift stops at "
+                  "DeepSpeed", f"{NPROC_PER_NODE}=8", ADVICE, offset=launch.start)  # fmt: skip
 
 
 def of_llama_factory(launch: Launch) -> Iterator[Hit]:
     environment = launch.environment
     if launch.launcher != "llamafactory-cli" or visible(environment) != 1 or environment.get("USE_RAY", "0") != "0":
         return
-    if not is_forced(environment) and environment.get(FORCED, "0") is not None:
+    if not is_forced(environment) and environment.get(FORCE_TORCHRUN, "0") is not None:
         yield Hit("ZP821", (), f"{VISIBLE} shows one GPU, for which LLaMA-Factory starts no torchrun: it stops at "
-                  "DeepSpeed", f"{FORCED}=1", offset=launch.start)  # fmt: skip
+                  "DeepSpeed", f"{FORCE_TORCHRUN}=1", offset=launch.start)  # fmt: skip
 
 
 PROCESS_CHECKS = (of_swift, of_llama_factory)
