@@ -426,3 +426,14 @@ def test_a_rate_that_does_not_reach_adam(zeroplan, tmp_path, monkeypatch, kind, 
     (tmp_path / "args.json").write_text('{"output_dir": "o", "learning_rate": 1e-5}', encoding="utf-8")
     ran = zeroplan("check", "ds.json", "--trainer-args", "args.json")
     assert ("learning_rate 1e-05" in ran.out and "takes 0.001" in ran.out) == rate
+
+
+def test_what_stands_behind_a_module_is_its_own(check):
+    """accelerate 1.15 commands/launch.py: --module runs what follows as `python -m`, and hands it all that stands behind."""
+    config = {**OWN, "gradient_accumulation_steps": 4}
+    for line, compared in (
+        (f"accelerate launch --num_processes 2 --gradient_accumulation_steps 4 -m pkg.train {ARGUMENTS} --deepspeed ds.json", "says 1"),
+        (f"accelerate launch --num_processes 2 -m pkg.train {ARGUMENTS} --gradient_accumulation_steps 2 --deepspeed ds.json", "says 2"),
+    ):
+        ran = check(line, config)
+        assert any(f"gradient_accumulation_steps {compared}" in one["message"] for one in ran.json["findings"])

@@ -82,3 +82,30 @@ def test_its_checkpointing_is_on_where_nothing_says_it(zeroplan, folder):
     assert "ZP901" not in zeroplan(*asked).out
     (folder(3) / "run.sh").write_text(f"{line} --disable_gradient_checkpointing True", encoding="utf-8")
     assert "ZP901" in zeroplan(*asked).out
+
+
+@pytest.mark.parametrize(
+    ("line", "more", "ranks"),
+    [
+        ("llamafactory-cli train lf.yaml", "", 0),
+        ("llamafactory-cli train lf.yaml per_device_train_batch_size=4", "", 4),
+        ("llamafactory-cli train lf.yaml deepspeed=ds.json", "deepspeed: none.json\n", 0),
+        ("deepspeed --num_gpus 2 src/train.py lf.yaml", "", None),
+    ],
+)
+def test_a_command_line_wins_over_its_file(zeroplan, folder, line, more, ranks):
+    """Run: llamafactory 0.9.5 hparams/parser.py:read_args merges the file with OmegaConf.from_cli: name=value wins."""
+    path = folder(3)
+    config = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "bf16": {"enabled": True},
+              "zero_optimization": {"stage": 2}}  # fmt: skip
+    (path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    file = "model_name_or_path: meta-llama/Llama-3.2-1B\nfinetuning_type: full\noutput_dir: o\nbf16: true\ncutoff_len: 512\n"
+    file += "per_device_train_batch_size: 1\n" + (more or "deepspeed: ds.json\n")
+    (path / "lf.yaml").write_text(file, encoding="utf-8")
+    (path / "run.sh").write_text(f"{line}\n", encoding="utf-8")
+    ran = zeroplan("check", "run.sh", "--gpu-mem", "80", "--gpus", "8")
+    if ranks is None:  # its file stands where no option names it
+        assert ran.code == 2
+        return
+    assert ("per_device_train_batch_size says 4 (run.sh:1)" in ran.out, "ZP904" in ran.out) == (ranks == 4, False)
+    assert "every sequence 512 tokens" in ran.out

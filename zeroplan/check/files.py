@@ -76,16 +76,12 @@ class CheckedFiles:
     """What a file was taken for, where that is not plain."""
 
 
-def check_file(
+def check_config_file(
     name: str, text: str, setting: Setting, beside: Beside, made: Made, overrides: Overrides = ()
 ) -> CheckedFiles:  # fmt: skip
     """Raises `SpecError` for what is no config at all, and for what is another's file."""
     if not text.lstrip().startswith("{") and LOG.search(text[:EARLY]):
         raise SpecError(name, "a log", EXPECTED, f"zeroplan observe {name}")
-    if is_script(name, text):
-        from zeroplan.check.script import started  # where there is such a file
-
-        return started(name, text, setting, beside, made)
     if is_python(name, text):
         return _written_out(name, text, setting, made)
     if is_yaml(name, text):

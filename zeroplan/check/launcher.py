@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice, pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -111,15 +112,19 @@ def _launch(document: Document, command: Command, allotted: int | None, beside: 
         rest = rest[1:]
     line = document.place(words[at].start).line
     training = _training_file(words[at:])
-    script = next((place for place, word in enumerate(rest) if (word.text or "").endswith(".py")), None)
+    script = _script(rest)
     own, given = (rest, rest) if script is None else (rest[:script], rest[script + 1 :])
-    options, arguments = dict(_options(own)), list(_options(given))
+    by_name = launcher == "llamafactory-cli" and training is not None
+    options, arguments = dict(_options(own)), _assigned(given) if by_name else list(_options(given))
     config, reader = _config(arguments)
-    named_file = None if training is not None else _own_file(dict(arguments).get("--config"), beside)
-    stated, unknown = _arguments(document, arguments, TOOLS.get(launcher, ""), beside_a_file=named_file is not None)
-    if named_file is not None:
-        stated = replace(named_file, command_line=stated)
-        training = dict(arguments)["--config"] if config is None and named_file.document.config.get(KEY) else None
+    word = training or dict(arguments).get("--config")
+    file = _arguments_of(word, beside)
+    tool = TOOLS.get(launcher, "")
+    stated, unknown = _arguments(document, arguments, tool, beside_a_file=training is not None or file is not None)
+    if file is not None:
+        stated = replace(file, command_line=stated)
+        training = word if training is not None or file.document.config.get(KEY) else None
+    training = training if config is None else None
     accelerate = options.get("--config_file") if launcher == "accelerate" else None
     if launcher == "accelerate" and config is None and training is None:
         config, reader = options.get("--deepspeed_config_file"), ACCELERATE
@@ -164,11 +169,24 @@ def _document(name: str | None, beside: Beside) -> Document | None:
     return None
 
 
-def _own_file(word: Word | None, beside: Beside) -> Arguments | None:
-    """TrainingArguments in the file that a script's own --config names, as scripts that are built on TRL's parser have
-    it; None where another thing is called so.
+def _script(words: Sequence[Word]) -> int | None:
+    """Where the training script, or the module that is run as one, stands behind a launcher's own options."""
+    scripts = (at for at, word in enumerate(words) if (word.text or "").endswith(".py"))
+    modules = (at + 1 for at, word in enumerate(words) if word.text in ("-m", "--module"))
+    return min((*islice(scripts, 1), *islice(modules, 1)), default=None)
+
+
+def _assigned(words: Sequence[Word]) -> list[tuple[str, Word]]:
+    """Arguments as name=value, which LLaMA-Factory takes behind a file (OmegaConf.from_cli)."""
+    parts = ((word, *(word.text or "").partition("=")) for word in words)
+    return [(f"--{name}", word._replace(text=value)) for word, name, equals, value in parts if equals]
+
+
+def _arguments_of(word: Word | None, beside: Beside) -> Arguments | None:
+    """TrainingArguments in a training file, or in the file that a script's own --config names, as scripts that are
+    built on TRL's parser have it; None where another thing is called so.
     """
-    if word is None or not (word.text or "").endswith((".yaml", ".yml")):
+    if word is None or not (word.text or "").endswith((".yaml", ".yml", ".json")):
         return None
     document = _document(word.text, beside)
     if document is None or kind_of(document) not in (Kind.ARGUMENTS, Kind.OTHER) or not _are_arguments(document):
@@ -194,7 +212,10 @@ def _training_file(words: Sequence[Word]) -> Word | None:
     at = next((at for at, word in enumerate(words) if (word.text or "").rpartition("/")[2] in OF_FILES), None)
     if at is None:
         return None
-    return next((word for word in words[at + 1 :] if (word.text or "").endswith((".yaml", ".yml", ".json"))), None)
+    for before, word in pairwise(words[at:]):
+        if (word.text or "").endswith((".yaml", ".yml", ".json")) and not (before.text or "").startswith("--"):
+            return word
+    return None
 
 
 def _options(words: Sequence[Word]) -> Iterator[tuple[str, Word]]:
@@ -237,7 +258,7 @@ def _arguments(
         return None, ()
     nodes = [_member(name, word) for name, word in bearing]
     whole = Document(document.name, document.text, ValueNode(0, len(document.text), members=nodes))
-    return Arguments(whole, tool, job_of(document, stated, tool)), unknown
+    return Arguments(whole, tool, job_of(document, stated, tool, beside_a_file=beside_a_file)), unknown
 
 
 def _member(name: str, word: Word) -> Member:

@@ -7,7 +7,7 @@ from itertools import islice
 
 from zeroplan.check.check import MOST, placed
 from zeroplan.check.document import Document, ValueNode
-from zeroplan.check.files import Beside, CheckedFiles, Made, check_arguments, check_file, reached
+from zeroplan.check.files import Beside, CheckedFiles, Made, check_arguments, check_config_file, reached
 from zeroplan.check.finding import ERROR, said
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import OtherKindError, read_document
@@ -67,7 +67,7 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
     setting = replace(setting, gpus=setting.gpus or launch.gpus, mixed_precision=precision)
     if launch.config is None:
         setting = replace(setting, arguments=setting.arguments or launch.arguments)
-        checked = check_file(*file, setting, beside, made, launch.overrides)
+        checked = check_config_file(*file, setting, beside, made, launch.overrides)
         return _with_launchers(checked, launch, beside) if launch.training is not None else checked
     checked = CheckedFiles()
     setting = replace(setting, by_launcher=launch.reader == ACCELERATE)

@@ -34,6 +34,9 @@ STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
 """Values of LLaMA-Factory's `stage`."""
 
 
+Stated = Mapping[str, tuple[str, Word]]
+
+
 class Taken(NamedTuple):
     """A value that a script is given."""
 
@@ -52,15 +55,16 @@ class ScriptJob(NamedTuple):
     """Why its model is not counted, where one is named."""
 
 
-def job_of(document: Document, stated: Sequence[tuple[str, Word]], tool: str) -> ScriptJob:
-    """`stated`: options as they stand in the script; `tool`: whose command takes them, or ""."""
+def job_of(
+    document: Document, stated: Sequence[tuple[str, Word]], tool: str, *, beside_a_file: bool = False
+) -> ScriptJob:  # fmt: skip
+    """`stated`: options as they stand in the script; `tool`: whose command takes them, or ""; `beside_a_file`: what
+    they leave out a training file says.
+    """
     options = {name.lstrip("-").replace("-", "_"): (name, word) for name, word in stated if name.startswith("--")}
-    return ScriptJob(
-        _taken(document, options, MODELS.get(tool, MODEL)), _length(document, options, tool), _hindrance(options, tool)
-    )
-
-
-Stated = Mapping[str, tuple[str, Word]]
+    usual = "" if beside_a_file else tool
+    seq, hindrance = _length(document, options, usual), _hindrance(options, usual, beside_a_file=beside_a_file)
+    return ScriptJob(_taken(document, options, MODELS.get(tool, MODEL)), seq, hindrance)
 
 
 def _taken(document: Document, options: Stated, names: Sequence[str]) -> Taken | None:
@@ -80,11 +84,11 @@ def _length(document: Document, options: Stated, tool: str) -> Taken | None:
     return taken if taken and is_number(taken.value) and int(taken.value) else None
 
 
-def _hindrance(options: Stated, tool: str) -> str:
+def _hindrance(options: Stated, tool: str, *, beside_a_file: bool) -> str:
     """The argument that says that not all weights train, or which model is meant is not known."""
     kinds = [options[name] for name in TYPES if name in options]
     stage = options["stage"][1].text if "stage" in options else None
-    if not kinds and (tool in (SWIFT, LLAMA_FACTORY) or stage in STAGES):
+    if not kinds and not beside_a_file and (tool in (SWIFT, LLAMA_FACTORY) or stage in STAGES):
         return f"no --{TYPES[1] if tool == SWIFT else TYPES[0]} full: adapters train"
     parts = [*(one for one in kinds if one[1].text != "full"),
              *(one for name, one in options.items() if PART.search(name) and name not in TYPES and not _is_off(one[1]))]

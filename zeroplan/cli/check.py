@@ -12,9 +12,10 @@ import click
 
 from zeroplan.catalog.files import LARGEST_CONFIG, STANDARD_INPUT, beside, read_text
 from zeroplan.check.accepted import WHAT, baseline, is_new, not_ignored, read_baseline
+from zeroplan.check.any_file import check_file
 from zeroplan.check.arguments import read_arguments
 from zeroplan.check.chosen import RuleSelection, names
-from zeroplan.check.files import CheckedFiles, check_arguments, check_file, findings_of, is_other
+from zeroplan.check.files import CheckedFiles, check_arguments, findings_of, is_other
 from zeroplan.check.finding import Finding
 from zeroplan.check.folder import configs
 from zeroplan.check.kind import OtherKindError
