@@ -74,8 +74,8 @@ def test_it_opens_in_silence_and_axe_has_nothing_to_say(browser, path, width, sc
         assert page.tab.eval_on_selector_all(".chart", "all => all.every(one => one.querySelector('svg path, svg line'))")
         for details in page.tab.query_selector_all("details:not([open]) > summary"):
             details.click()
-        found = axe.Axe().run(page.tab)
-        assert found.violations_count == 0, found.generate_report()
+        result = axe.Axe().run(page.tab)
+        assert result.violations_count == 0, result.generate_report()
         assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
 
 

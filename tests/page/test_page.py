@@ -83,6 +83,19 @@ def test_each_figure_is_that_of_estimate(page, zeroplan):
         assert parts == one["fit"]["needed"]
 
 
+def test_what_the_plan_runs_stands_in_each_command(zeroplan):
+    """Attention that nobody stated, and who reads the files."""
+    plan = package.recommend(params="350M", gpus=1, gpu="t4", seq=256, attention="eager", lora=8, target="deepspeed")
+    page = package.Report(plan).html()
+    grid = grid_of(page)
+    assert " --attention eager" in grid["base"]
+    assert "--lora" not in grid["base"]
+    assert grid["words"][-1] == ["", "--lora 8", "--lora 8 --quantize nf4 --double-quant yes"]
+    assert "--lora 8 --seq 256 --attention eager --gpus 1 --gpu t4 --for deepspeed --dir plan" in Elements(page).text
+    key = next(key for key, cell in grid["cells"].items() if "figures" in cell and key.endswith(",2"))
+    assert zeroplan(*command(grid, key), "--json").json["fit"]["needed"] == figure(grid, key, "needed per GPU")
+
+
 def test_a_cell_that_estimate_refuses_says_why(page, zeroplan):
     grid = grid_of(page)
     refused = [key for key, cell in grid["cells"].items() if "refused" in cell]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroplan import __version__
 from zeroplan.costs.ledger import ledger
+from zeroplan.costs.passes import timeline_of
 from zeroplan.costs.step_timeline import step_timeline
 from zeroplan.errors import ContradictionError, QuantityError, printable, shown
 from zeroplan.fit import DOES_NOT_FIT
@@ -18,12 +19,12 @@ from zeroplan.page import content as page
 from zeroplan.page.content import MEMORY
 from zeroplan.plan import label
 from zeroplan.report.depth import BRIEF
-from zeroplan.request.options import TRAINED
 from zeroplan.results.recommend import Recommendation
 from zeroplan.results.result import Result
-from zeroplan.results.what_if import GRIDS, NEAR, SETTLED, Cell, Grid, command, what_if, words
+from zeroplan.results.what_if import GRIDS, NEAR, Cell, Grid, command, what_if, words
 from zeroplan.search import Candidate
 from zeroplan.sources import DEEPSPEED
+from zeroplan.specs.target import HF
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
@@ -135,8 +136,8 @@ def _content(result: Recommendation, stated: Mapping[str, Any], extent: str) -> 
     from zeroplan.report.subject import trust
     from zeroplan.report.timeline import notes
 
-    found = result.search_result
-    chosen = found.chosen or found.rejected[0].candidate
+    plan = result.search_result
+    chosen = plan.chosen or plan.rejected[0].candidate
     job, fits = chosen.job, result.verdict != DOES_NOT_FIT
     chosen = chosen._replace(ledger=ledger(job, detail=Detail.EQUATIONS))
     grid = what_if(stated, chosen, extent)
@@ -148,24 +149,24 @@ def _content(result: Recommendation, stated: Mapping[str, Any], extent: str) -> 
         answer=result.answer,
         verdict=page.VERDICT_WORDS[result.verdict],
         scope=(result.scope.line, *result.scope.not_planned),
-        command=f"{command('recommend', stated)} --dir plan",
+        command=f"{command('recommend', stated)}{f' --for {result.target}' * (result.target != HF)} --dir plan",
         version=f"zeroplan {__version__}, counted as DeepSpeed {DEEPSPEED} does it.",
         settings=(("plan" if fits else "nearest to fitting", name), *plan_rows(chosen)),
         capacity=page.size(capacity) if capacity is not None else None,
         memory=tuple(_memory(chosen, grid)),
         course=page.course(step_timeline(job)),
-        course_notes=tuple(notes(chosen.ledger, whole=job.model.profile.timeline is not None)),
+        course_notes=tuple(notes(chosen.ledger, whole=timeline_of(job) is not None)),
         time=tuple(_time(chosen, result)) if speed else (),
         tokens=chosen.sequences * job.ranks * job.workload.seq,
         points=tuple(_points(chosen, grid, result)) if speed else (),
         scaling=tuple(_scaling(grid)),
         traffic=page.traffic(job, chosen.ledger),
         tiers=tuple(page.tiers(chosen.ledger, chosen.fit)),
-        rejected=tuple((one.change, one.reason) for one in found.rejected),
-        rejected_title="Why the others lost" if found.chosen else "Nearest to fitting",
+        rejected=tuple((one.change, one.reason) for one in plan.rejected),
+        rejected_title="Why the others lost" if plan.chosen else "Nearest to fitting",
         outside=tuple(f"With {one.change} this plan {one.reason}." for one in result.outside),
-        ways_out=tuple(way.change for way in found.suggestions),
-        files=_files(chosen, result) if found.chosen and fits else {},
+        ways_out=tuple(way.change for way in plan.suggestions),
+        files=_files(chosen, result) if plan.chosen and fits else {},
         lines=page.formulas([*chosen.ledger.gpu.peak.lines, *chosen.fit.outside]),
         terms=page.terms(speed) if speed else (),
         assumed=tuple(map(printable, result.assumed)),
@@ -178,8 +179,7 @@ def _content(result: Recommendation, stated: Mapping[str, Any], extent: str) -> 
             for axis in grid.axes
         ),
         cells=tuple(map(_cell, grid.cells)),
-        base=command("estimate", {name: value for name, value in grid.base.items()
-                                  if name not in SETTLED and name not in TRAINED}),
+        base=command("estimate", grid.base),
     )  # fmt: skip
 
 

@@ -39,11 +39,6 @@ OFFLOADS = {
 NEAR, WIDE = GRIDS = ("near", "wide")
 SHORTEST = 128
 """Tokens of a sequence, below which none is offered."""
-SETTLED = (
-    "stage", "micro_batch", "grad_accum", "checkpointing", "offload_optimizer", "offload_param", "seq", "gpus",
-    "attention",
-)  # fmt: skip
-"""Options that each cell states."""
 
 
 class Setting(NamedTuple):
@@ -53,8 +48,6 @@ class Setting(NamedTuple):
     options: Mapping[str, Any]
     ranks: int = 0
     """Of a number of GPUs."""
-    method: str = ""
-    """Of a way to train, whose options follow from those of the plan."""
 
 
 class Axis(NamedTuple):
@@ -126,9 +119,10 @@ def what_if(stated: Mapping[str, Any], chosen: Candidate, extent: str = NEAR) ->
         _sizes("sequence", "seq", job.workload.seq, (0.5, 1, 2, 4), SHORTEST, free=False),
         _gpus(stated, job.cluster), _method(base),
     )  # fmt: skip
+    varied = {name for axis in axes for one in axis.settings for name in one.options} | {"grad_accum"}
+    shared = {name: value for name, value in base.items() if name not in varied} | {"attention": strategy.attention}
     known: dict[int, Model] = {axes[-1].plan: job.model}
-    cells = tuple(_cell(each, axes, base, chosen, known) for each in _places(axes, extent))
-    return Grid(axes, cells, base | {"attention": strategy.attention})
+    return Grid(axes, tuple(_cell(each, axes, shared, chosen, known) for each in _places(axes, extent)), shared)
 
 
 def _places(axes: Sequence[Axis], extent: str) -> Iterator[tuple[int, ...]]:
@@ -158,16 +152,14 @@ def words(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _cell(
-    at: tuple[int, ...], axes: Sequence[Axis], base: Mapping[str, Any], chosen: Candidate, known: dict[int, Model]
+    at: tuple[int, ...], axes: Sequence[Axis], shared: Mapping[str, Any], chosen: Candidate, known: dict[int, Model]
 ) -> Cell:  # fmt: skip
-    settings = [axis.settings[place] for axis, place in zip(axes, at, strict=True)]
-    plan, own = chosen.strategy, settings[-1].method
-    options = dict(stated_for(own, base)) if own else dict(base)
-    options = {name: value for name, value in options.items() if name not in SETTLED or name == "gpus"}
-    for each in settings[:-1]:
+    """`shared`: options of all cells; `known`: the model of each way to train, by its place."""
+    settings, plan = [axis.settings[place] for axis, place in zip(axes, at, strict=True)], chosen.strategy
+    options = dict(shared)
+    for each in settings:
         options |= each.options
-    options["attention"] = plan.attention
-    if "global_batch" not in base:
+    if "global_batch" not in shared:
         sequences = plan.micro_batch * plan.micro_steps * chosen.job.ranks
         options["grad_accum"] = max(1, sequences // (options["micro_batch"] * settings[-2].ranks))
     try:
@@ -238,10 +230,11 @@ def _method(base: Mapping[str, Any]) -> Axis:
     own = _own_method(base)
     if own is None:
         return Axis("trains", (Setting("as stated", {}),), 0, free=False)
-    def trained(name: str) -> dict[str, Any]:
-        return {option: value for option, value in stated_for(name, base).items() if option in TRAINED}
-
-    settings = tuple(Setting(name, trained(name), method=name) for name in METHODS)
+    each = {name: stated_for(name, base) for name in METHODS}
+    settings = tuple(
+        Setting(name, {option: value for option, value in options.items() if option in TRAINED})
+        for name, options in each.items()
+    )
     return Axis("trains", settings, METHODS.index(own), free=False)
 
 
