@@ -28,7 +28,7 @@ WRITTEN = "This page is made of zeroplan's own tables (`python -m tests.referenc
 
 
 def cell(text: object) -> str:
-    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
+    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -16,6 +17,7 @@ from tests.reference_pages import FOLDER, PAGES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+CHROMIUM = shutil.which("chromium")
 TEXTS = {path: path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
@@ -73,15 +75,37 @@ class Fetched(HTMLParser):
             self.found.append(stated.get(FETCHES[tag]) or "")
 
 
-@pytest.mark.skipif(find_spec("mkdocs") is None or find_spec("material") is None, reason="needs zeroplan[docs]")
-def test_the_site_is_built_and_fetches_nothing(tmp_path):
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    if find_spec("mkdocs") is None or find_spec("material") is None:
+        pytest.skip("needs zeroplan[docs]")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    pages = list(tmp_path.rglob("*.html"))
+    return folder
+
+
+def test_the_site_is_built_and_fetches_nothing(site):
+    pages = list(site.rglob("*.html"))
     assert len(pages) >= len(TEXTS)
     for page in pages:
         away = [each for each in Fetched(page.read_text(encoding="utf-8")).found if re.match(r"(https?:)?//", each)]
         assert not away, page
-    for style in tmp_path.rglob("*.css"):
+    for style in site.rglob("*.css"):
         assert not re.search(r"url\([\"']?(https?:)?//", style.read_text(encoding="utf-8")), style
+
+
+def test_the_site_is_built_to_be_searched_from_a_folder(site):
+    playwright = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page, requests = browser.new_page(viewport={"width": 1440, "height": 900}), []
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto((site / "index.html").as_uri())
+        page.fill("input.md-search__input", "reduce_bucket_size")
+        page.wait_for_selector(".md-search-result__item a", timeout=20_000)
+        assert all(url.startswith(("file:", "data:", "blob:", "about:")) for url in requests)
+        browser.close()
