@@ -60,7 +60,7 @@ def test_every_command_is_in_one_group():
 
 def test_the_front_page_asked_for_says_what_is_planned_and_how_to_complete(zeroplan, monkeypatch):
     text = " ".join(page(zeroplan, monkeypatch, 80, "--help"))
-    for word in ("Scope: training of one text model", "--install-completion", "--show-completion", "--version", "--help"):
+    for word in ("Scope: training of one model", "--install-completion", "--show-completion", "--version", "--help"):
         assert word in text
 
 
@@ -92,7 +92,7 @@ def test_usual_options_are_options():
 
 @pytest.mark.parametrize("name", ["estimate", "recommend", "verify"])
 def test_a_page_of_a_job_says_what_is_planned(zeroplan, monkeypatch, name):
-    assert any("training of one text model" in line for line in page(zeroplan, monkeypatch, 80, name, "--help"))
+    assert any("training of one model" in line for line in page(zeroplan, monkeypatch, 80, name, "--help"))
 
 
 def test_aliases_stay_out_of_it(zeroplan, monkeypatch):

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 OF_A_JOB = ("ask", "estimate", "recommend", "report", "compare", "diff", "matrix", "explain", "verify", "observe")
 SCOPE = (
-    "Scope: training of one text model, whole, in part or by adapters (LoRA, QLoRA), every sequence of --seq tokens. "
-    "Not planned: a second model (DPO, PPO), generation, evaluation, images, tensor or sequence parallelism."
+    "Scope: training of one model of text, or of text and images, whole, in part or by adapters (LoRA, QLoRA), every "
+    "sequence of --seq tokens. Not planned: a second model (DPO, PPO), generation, evaluation, tensor or sequence "
+    "parallelism."
 )
 """`zeroplan.specs.scope` says it of a job."""
-SHORT_SCOPE = "Scope: training of one text model, whole, in part or by adapters."
+SHORT_SCOPE = "Scope: training of one model, whole, in part or by adapters."
 
 Rows = tuple[tuple[str, str], ...]
 
