@@ -21,7 +21,8 @@ from zeroplan.architectures.recorded.program import (
     Saved,
 )
 from zeroplan.verify.recording.experiments import Call as OperatorCall
-from zeroplan.verify.recording.experiments import Experiments, Lies
+from zeroplan.verify.recording.experiments import Experiments
+from zeroplan.verify.recording.lies import Lies
 
 TAKEN = Layout((), (), 0)
 
