@@ -1,4 +1,4 @@
-"""Wall time of whole commands against `python -c pass`, measured in one run.
+"""Wall time of whole commands against `python -c pass`, measured in one run; of a page in seconds.
 
 python benchmarks/startup.py [--runs 21]   exits with 1 when a command is over its bound.
 
@@ -24,6 +24,11 @@ BOUNDS = {
     ("recommend", "--gpu-mem", "80"): 50.0,
     ("estimate", "--model", "llama-3.1-8b", "--gpus", "8", "--gpu", "h100-80gb"): None,
 }
+PAGES = {
+    ("report", "7B", "--gpus", "8", "--gpu-mem", "80", "-o", "-"): 1.0,
+    ("report", "llama-3.1-405b", "--gpus", "64x8", "--gpu", "h100", "-o", "-"): 5.0,
+}
+"""Seconds that a page with its grid may take."""
 
 
 def seconds(command: list[str]) -> float:
@@ -54,6 +59,11 @@ def main() -> int:
             f"zeroplan {' '.join(arguments)}{verdict}"
         )
         failed += bound is not None and ratio > bound
+    for arguments, bound in PAGES.items():
+        whole = statistics.median(seconds([sys.executable, "-m", "zeroplan", *arguments]) for _ in range(min(runs, 5)))
+        verdict = "ok" if whole <= bound else "TOO SLOW"
+        print(f"{whole:.2f} s  zeroplan {' '.join(arguments)}  (at most {bound:g} s: {verdict})")
+        failed += whole > bound
     return 1 if failed else 0
 
 

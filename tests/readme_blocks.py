@@ -1,4 +1,4 @@
-"""The examples of README.md and docs/*.md: what each command prints now. `python -m tests.readme_blocks` rewrites them.
+"""The examples of README.md, docs/*.md and docs/how-to/*.md: what each command prints now. `python -m tests.readme_blocks` rewrites them.
 
 A block begins with ```console; each line of it that begins with `$ ` is a command, and what follows is its output. A
 command is `zeroplan ...`; `| head -N` behind it shows its first lines, `; echo $?` its exit code on a last line. `printf
@@ -24,7 +24,7 @@ from tests.typed import Typed, typed
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-FILES = (README, *sorted((ROOT / "docs").glob("*.md")))
+FILES = (README, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "how-to").glob("*.md")))
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 STEP = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 ASKED = re.compile(r"\$ (.* \| zeroplan ask)\n((?:.*\n)*)")

@@ -8,10 +8,11 @@
 __version__ = "0.1.0"
 
 _API = {
-    **dict.fromkeys(("diff", "estimate", "matrix", "recommend"), "zeroplan.api"), "ZeroplanError": "zeroplan.errors",
+    **dict.fromkeys(("diff", "estimate", "matrix", "recommend"), "zeroplan.api"), "Report": "zeroplan.results.report",
+    "ZeroplanError": "zeroplan.errors",
 }  # fmt: skip
 """Names that are imported when they are first used: `import zeroplan` stays as fast as an empty module."""
-__all__ = ["ZeroplanError", "__version__", "diff", "estimate", "matrix", "recommend"]
+__all__ = ["Report", "ZeroplanError", "__version__", "diff", "estimate", "matrix", "recommend"]
 
 
 def __getattr__(name: str) -> object:

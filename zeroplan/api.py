@@ -149,6 +149,7 @@ def recommend(
 
     result = recommendation(of_job, script=script, alternatives=_names(why), goal=goal)
     result.target = target
+    result.stated = None if result.cards else of_job
     return result
 
 

@@ -15,7 +15,9 @@ from zeroplan.catalog import presets, recording
 from zeroplan.catalog.models import from_preset, stated_config
 from zeroplan.catalog.presets import RECORDED
 from zeroplan.errors import UnknownNameError
+from zeroplan.specs.checkpointing import Recomputing
 from zeroplan.specs.images import Images
+from zeroplan.specs.model import TimelineRequest
 
 ROOT = Path(__file__).parents[2]
 NAMES = presets.names(RECORDED)
@@ -28,6 +30,8 @@ ANEW = (
 WHOLE = ("roberta-large", "smollm3-3b", "lfm2-1.2b", "granite-3.1-3b-a800m")
 """Of which all attentions and precisions are recorded anew; of the others one, which takes a fifth of the time."""
 ONE_WAY = ("sdpa", "bf16")
+WINDOWED = ("olmo-3-7b", "olmo-3-32b", "exaone-4.0-32b", "gemma-3-4b")
+"""Other operators run from some length on."""
 PUBLISHED = {
     "bart-large": 406_291_456, "gemma-3-4b": 4_300_079_472, "glm-4.5-air": 106_852_251_264 - 45 * 128,
     "granite-3.3-8b": 8_170_864_640, "llava-1.5-7b": 7_063_427_072, "mistral-small-3.1-24b": 24_011_361_280,
@@ -73,6 +77,23 @@ def test_it_is_what_its_preset_says(name):
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_parameters_are_those_published(name):
     assert from_preset(name).parameters == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_each_of_its_programs_runs(name):
+    """Below its window and beyond it: at the shortest sequence, forward and backward, with layers checkpointed and not."""
+    model = from_preset(name)
+    assert {bool(each.tokens[1]) for each in model.profile.recording.variants} == {True, False}
+    for each in model.profile.recording.variants:
+        batch, seq = each.batches[0], -(-max(each.tokens[0], 64) // each.multiple) * each.multiple
+        for every in (0, 1) if each.checkpoints is None else (int(each.checkpoints),):
+            asked = TimelineRequest(
+                batch=batch, seq=seq, width=4 if each.dtypes[0] == "fp32" else 2, half=each.dtypes[0] == "fp16",
+                attention=each.attention, kernel=each.backend, recomputing=Recomputing(every), zero_linear=False,
+            )  # fmt: skip
+            saved, forward, backward = model.profile.alone(asked)
+            assert 0 < saved <= forward, (each, every)
+            assert backward > 0
 
 
 @pytest.mark.parametrize("name", ["qwen3-vl-8b", "olmo-3-7b", "roberta-large"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import cache, partial
 
+from zeroplan.check.any_file import check_file
 from zeroplan.check.arguments import read_arguments
-from zeroplan.check.files import check_arguments, check_file
+from zeroplan.check.files import check_arguments
 from zeroplan.check.rule import BESIDE
 from zeroplan.request.check_setting import read_inputs, setting_of
 from zeroplan.request.options import Options

@@ -11,8 +11,8 @@ from functools import cache, partial
 import pytest
 
 from tests.conftest import REFERENCES
+from zeroplan.check.any_file import check_file
 from zeroplan.check.arguments import read_arguments
-from zeroplan.check.files import check_file
 from zeroplan.check.finding import ERROR
 from zeroplan.request.check_setting import read_inputs, setting_of
 from zeroplan.request.options import Options

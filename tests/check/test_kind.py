@@ -174,3 +174,43 @@ def test_a_misspelt_key_alone_is_a_config_s(zeroplan, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ds.json").write_text('{"train_batchsize": 8}', encoding="utf-8")
     assert "train_batch_size" in zeroplan("check", "ds.json").out
+
+
+@pytest.mark.parametrize("kind", ["FSDP", "MULTI_GPU", "'NO'", "NO"])
+@pytest.mark.parametrize("name", ["acc.yaml", "run.sh"])
+def test_an_accelerate_config_without_deepspeed_is_named(zeroplan, file, kind, name):
+    """Run with accelerate 1.15: it goes on with each of these, a bare NO too, and no variable of DeepSpeed's is set."""
+    text = f"compute_environment: LOCAL_MACHINE\ndistributed_type: {kind}\nnum_processes: 2\nfsdp_config: {{fsdp_version: 2}}\n"
+    file("acc.yaml", text)
+    file("run.sh", "accelerate launch --config_file acc.yaml t.py\n")
+    ran = zeroplan("check", name)
+    stated = kind.strip("'")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f'zeroplan: acc.yaml:2:1: found distributed_type: "{stated}", an Accelerate config that starts no DeepSpeed')
+    file("ds.json", OWN)
+    ran = zeroplan("check", ".")
+    assert (ran.code, ran.out) == (0, "nothing found in 1 file\n")
+
+
+def test_a_script_goes_on_to_its_next_run(zeroplan, file):
+    file("fsdp.yaml", "distributed_type: FSDP\nnum_processes: 2\n")
+    file("ds.json", OWN)
+    file("run.sh", "accelerate launch --config_file fsdp.yaml t.py\ndeepspeed t.py --deepspeed_config ds.json\n")
+    ran = zeroplan("check", "run.sh")
+    assert ran.code == 0
+    assert 'fsdp.yaml:1:1: found distributed_type: "FSDP", an Accelerate config that starts no DeepSpeed' in ran.out
+
+
+def test_an_option_turns_deepspeed_on(zeroplan, file):
+    """Run: accelerate launch --use_deepspeed --zero_stage 2 over a file of FSDP or MULTI_GPU makes DeepSpeed's plugin."""
+    file("acc.yaml", "distributed_type: MULTI_GPU\nnum_processes: 2\nmixed_precision: bf16\n")
+    for stage, warned in ((2, True), (3, False)):
+        options = f"--use_deepspeed --zero_stage {stage} --offload_param_device cpu --zero3_save_16bit_model true"
+        file("run.sh", f"accelerate launch --config_file acc.yaml {options} t.py\n")
+        assert ("ZP501" in zeroplan("check", "run.sh").out) == warned
+
+
+def test_what_is_wrong_of_such_a_file_is_still_found(zeroplan, file):
+    """accelerate 1.15 reads no deepspeed_config under another distributed_type."""
+    name = file("acc.yaml", "distributed_type: FSDP\ndeepspeed_config: {zero_stage: 2}\n")
+    assert "ZP812" in zeroplan("check", name).out

@@ -44,15 +44,15 @@ def test_words_are_those_of_bash(name, tmp_path):
     around = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     ran = subprocess.run([BASH, str(tmp_path / "run.sh")], env=around, capture_output=True, text=True, check=True)
     given = [json.loads(line) for line in ran.stdout.splitlines()]
-    ours = ([word.text for word in words] for words in commands(SCRIPTS[name]))
+    ours = ([word.text for word in one.words] for one in commands(SCRIPTS[name]))
     assert [words for words in ours if words[0] in ("deepspeed", "torchrun")] == given
 
 
 @pytest.mark.parametrize("word", ["$1", "$(date)", "`date`", "${NOWHERE}", "x$HOME/y", '"$(cat a)"', "${A:?no}",
                                   "$((1/0))", "$((A+1))", "$((1<<2))", "$((1 2))", "$(($(date)))"])
 def test_what_a_script_does_not_set_is_not_known(word):
-    ((_deepspeed, *_rest, last),) = commands(f"deepspeed t.py {word}")
-    assert last.text is None
+    (one,) = commands(f"deepspeed t.py {word}")
+    assert one.words[-1].text is None
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,64 @@ def test_what_a_script_does_not_set_is_not_known(word):
 def test_ranks(text, gpus):
     (one,) = launches("run.sh", text)
     assert one.gpus == gpus
+
+
+HOSTS = "a slots=4\nb slots=4\nc slots=2\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus"),
+    [
+        ("--include localhost:0,1", 2),
+        ("--include=localhost:0,1,3", 3),
+        ("-i localhost:2,2,3", 2),
+        ("--include localhost:0@localhost:1", 2),
+        ("--include localhost", None),
+        ("--exclude localhost:0", None),
+        ("--include localhost:0 --exclude localhost:1", None),
+        ("--include localhost:0,1 --num_gpus 2", None),
+        ("--include localhost:$1", None),
+        ("--hostfile hosts", 10),
+        ("--hostfile hosts --include a:0,1@b:0", 3),
+        ("--hostfile hosts --include a@c", 6),
+        ("--hostfile hosts --exclude a:0@c", 7),
+        ("-H hosts -e b", 6),
+        ("--hostfile hosts --include c:5", None),
+        ("--hostfile hosts --include d:0", None),
+        ("--hostfile hosts --num_gpus 2", 6),
+        ("--hostfile hosts --num_nodes 2", 8),
+        ("--hostfile hosts --num_nodes 2 --num_gpus 3", 6),
+        ("--hostfile elsewhere --num_nodes 2 --num_gpus 3", 6),
+        ("--hostfile elsewhere --num_gpus 3", None),
+        ("--hostfile elsewhere --include a:0,1@b:0", 3),
+    ],
+)
+def test_ranks_of_a_hostfile_and_a_filter(options, gpus):
+    """Run: launcher/runner.py of deepspeed 0.19.8, what its main() hands on as --world_info; None where it stops, and
+    where 8 GPUs of the machine or a hostfile that is not there would decide.
+    """
+    (one,) = launches("run.sh", f"deepspeed {options} t.py --deepspeed ds.json", {"hosts": ("hosts", HOSTS)}.get)
+    assert one.gpus == gpus
+
+
+@pytest.mark.parametrize(
+    ("script", "gpus"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0,1,5 deepspeed {}", 3),
+        ("export CUDA_VISIBLE_DEVICES=0,1\ndeepspeed {}", 2),
+        ("CUDA_VISIBLE_DEVICES=0,1\nexport CUDA_VISIBLE_DEVICES\ndeepspeed {}", 2),
+        ("CUDA_VISIBLE_DEVICES=0,1\ndeepspeed {}", None),
+        ("CUDA_VISIBLE_DEVICES=0,1,5 deepspeed --num_gpus 2 {}", 2),
+        ("CUDA_VISIBLE_DEVICES=0,1,5 deepspeed --include localhost:0 {}", 1),
+        ("CUDA_VISIBLE_DEVICES=0,1,5 deepspeed --hostfile hosts {}", 10),
+        ("CUDA_VISIBLE_DEVICES=$1 deepspeed {}", None),
+        ("CUDA_VISIBLE_DEVICES=0 python a.py\ndeepspeed {}", None),
+    ],
+)
+def test_cards_that_the_environment_shows(script, gpus):
+    """Run: launcher/runner.py of deepspeed 0.19.8 makes an --include of them where none of its options is there."""
+    text = script.format("t.py --deepspeed ds.json")
+    assert launches("run.sh", text, {"hosts": ("hosts", HOSTS)}.get)[-1].gpus == gpus
 
 
 AUTO = {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}
@@ -118,8 +176,10 @@ def test_what_contradicts_an_argument_names_its_line(check):
 def test_ranks_decide_the_batch(check):
     """16 is 2 on each of 8, and no number of whole micro-batches of 2 on each of 3."""
     config = {**OWN, "train_micro_batch_size_per_gpu": 2, "train_batch_size": 16}
-    for ranks, found in (("8", False), ("3", True)):
-        ran = check(f"deepspeed --num_gpus {ranks} t.py --deepspeed --deepspeed_config ds.json\n", config)
+    filters = {"--num_gpus 8": False, "--num_gpus 3": True, "--include localhost:0,1,3": True,
+               "--include localhost:0,1,2,3": False}  # fmt: skip
+    for options, found in filters.items():
+        ran = check(f"deepspeed {options} t.py --deepspeed --deepspeed_config ds.json\n", config)
         assert any(rule.startswith("ZP20") for rule in rules(ran)) == found
 
 
@@ -260,6 +320,60 @@ def test_the_trainer_compares_accelerates_file(zeroplan, tmp_path, monkeypatch, 
     assert ran.out.count("the Trainer stops") == len(messages)
 
 
+@pytest.mark.parametrize(
+    ("config", "options", "arguments", "rule"),
+    [
+        ({"bf16": {"enabled": True}}, "--mixed_precision fp16", "", "ZP803"),
+        ({"fp16": {"enabled": True}}, "--mixed_precision bf16", "", "ZP803"),
+        ({"bf16": {"enabled": True}}, "--mixed_precision bf16", "", ""),
+        ({"bf16": {"enabled": True}}, "--mixed_precision no", "", ""),
+        ({}, "--mixed_precision fp16", "", ""),
+        ({"bf16": {"enabled": True}}, "--mixed_precision fp16", f"{ARGUMENTS} --bf16", ""),
+        ({"bf16": {"enabled": "auto"}}, "--mixed_precision bf16", ARGUMENTS, "ZP620"),
+        ({}, "--mixed_precision bf16", ARGUMENTS, "ZP620"),
+        ({"bf16": {"enabled": "auto"}}, "--mixed_precision bf16", f"{ARGUMENTS} --bf16", ""),
+        ({"bf16": {"enabled": "auto"}}, "--mixed_precision fp16", f"{ARGUMENTS} --bf16", ""),
+    ],
+)
+@pytest.mark.parametrize("by_file", [True, False])
+def test_the_launchers_precision_beside_a_file(zeroplan, tmp_path, monkeypatch, config, options, arguments, rule, by_file):
+    """Each was run with accelerate 1.15, transformers 5.24 and deepspeed 0.19.8 on the CPU: ZP803 where DeepSpeedPlugin's
+    set_mixed_precision raises ValueError, ZP620 where the Trainer's comparison does, nothing where it trains.
+    """
+    monkeypatch.chdir(tmp_path)
+    whole = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 2},
+             "train_batch_size": "auto", **config}  # fmt: skip
+    (tmp_path / "ds.json").write_text(json.dumps(whole), encoding="utf-8")
+    named = "{distributed_type: DEEPSPEED, num_processes: 2, mixed_precision: %s, deepspeed_config: {deepspeed_config_file: ds.json}}"
+    (tmp_path / "acc.yaml").write_text(named % "bf16", encoding="utf-8")  # an option wins over it, run too
+    how = "--config_file acc.yaml" if by_file else "--use_deepspeed --num_processes 2 --deepspeed_config_file ds.json"
+    (tmp_path / "run.sh").write_text(f"accelerate launch {how} {options} t.py {arguments}\n", encoding="utf-8")
+    ran = zeroplan("check", "run.sh", "--format", "json")
+    stops = [one["rule"] for one in ran.json["findings"] if one["severity"] == "error" or one["rule"] == "ZP803"]
+    assert stops == ([rule] if rule else [])
+
+
+def test_a_precision_of_the_file_alone_beside_another_file_stops(zeroplan, tmp_path, monkeypatch):
+    """Run: DeepSpeedPlugin._deepspeed_config_checks of accelerate 1.15 raises ValueError."""
+    (tmp_path / "ds.json").write_text(json.dumps(OWN), encoding="utf-8")
+    ran = accelerated(zeroplan, tmp_path, monkeypatch, {"deepspeed_config_file": "ds.json"}, "t.py", "bf16")
+    assert "ZP802: mixed_precision beside deepspeed_config_file" in ran.out
+
+
+def test_the_trainers_own_precision_wins_over_the_launchers(zeroplan, tmp_path, monkeypatch):
+    """Run: with --bf16 for the script, fields of the file and --mixed_precision fp16 it trains in bf16."""
+    line = f"--mixed_precision fp16 t.py {ARGUMENTS} --gradient_accumulation_steps 4 --bf16"
+    assert "the Trainer stops" not in accelerated(zeroplan, tmp_path, monkeypatch, FIELDS, line).out
+
+
+@pytest.mark.parametrize(("config", "arguments", "warned"),
+                         [(AUTO, "", True), (AUTO, "--bf16", False), ({**AUTO, "bf16": {"enabled": True}}, "--bf16", False)])  # fmt: skip
+def test_the_launchers_precision_does_not_reach_a_config_of_the_script(check, config, arguments, warned):
+    """Run: "auto" of what --deepspeed names becomes false without --bf16, whatever --mixed_precision says."""
+    line = f"accelerate launch --use_deepspeed --mixed_precision bf16 t.py {ARGUMENTS} {arguments} --deepspeed ds.json\n"
+    assert ("ZP309" in rules(check(line, config))) == warned
+
+
 def test_options_of_accelerate_launch_win_over_its_file(zeroplan, tmp_path, monkeypatch):
     """accelerate 1.15 commands/launch.py: fields of the file are defaults alone; run: ZERO_STAGE is the option's."""
     offloads = {"zero_stage": 2, "offload_param_device": "cpu"}
@@ -312,3 +426,14 @@ def test_a_rate_that_does_not_reach_adam(zeroplan, tmp_path, monkeypatch, kind, 
     (tmp_path / "args.json").write_text('{"output_dir": "o", "learning_rate": 1e-5}', encoding="utf-8")
     ran = zeroplan("check", "ds.json", "--trainer-args", "args.json")
     assert ("learning_rate 1e-05" in ran.out and "takes 0.001" in ran.out) == rate
+
+
+def test_what_stands_behind_a_module_is_its_own(check):
+    """accelerate 1.15 commands/launch.py: --module runs what follows as `python -m`, and hands it all that stands behind."""
+    config = {**OWN, "gradient_accumulation_steps": 4}
+    for line, compared in (
+        (f"accelerate launch --num_processes 2 --gradient_accumulation_steps 4 -m pkg.train {ARGUMENTS} --deepspeed ds.json", "says 1"),
+        (f"accelerate launch --num_processes 2 -m pkg.train {ARGUMENTS} --gradient_accumulation_steps 2 --deepspeed ds.json", "says 2"),
+    ):
+        ran = check(line, config)
+        assert any(f"gradient_accumulation_steps {compared}" in one["message"] for one in ran.json["findings"])

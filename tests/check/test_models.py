@@ -9,7 +9,7 @@ import pytest
 
 from tests.check.deepspeed_models import LLAMA, QUANTIZED, offloaded
 from tests.conftest import REFERENCES
-from zeroplan.check.files import check_file
+from zeroplan.check.any_file import check_file
 from zeroplan.request.check_setting import read_inputs, setting_of
 from zeroplan.request.options import Options
 

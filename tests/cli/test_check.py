@@ -253,3 +253,21 @@ def test_a_models_config_is_none_of_deepspeeds(zeroplan, tmp_path, more):
     assert (ran.code, ran.out) == (2, "")
     assert "found a model's config.json, expected a ds_config.json" in ran.err
     assert path.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "write"),
+    [("cpu_adam", "AdamW"), ("deepspeed_cpu_adam", "AdamW"), ("fused_adam", "AdamW"), ("cpu_adamw", "AdamW"),
+     ("paged_adamw_8bit", "AdamW"), ("lion_32bit", "Lion"), ("Adamm", "Adam"), ("nothing", "AdamW")],
+)  # fmt: skip
+def test_a_type_that_deepspeed_does_not_know_is_answered_with_one_that_it_does(zeroplan, file, kind, write):
+    """runtime/engine.py of 0.19.8: _configure_basic_optimizer looks for a name of its own, then in torch.optim; AdamW
+    becomes DeepSpeedCPUAdam where the optimizer is offloaded.
+    """
+    offload = {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": True}}
+    config = {"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": True}, "zero_optimization": offload}
+    ran = zeroplan("check", file(json.dumps({**config, "optimizer": {"type": kind, "params": {"lr": 0.1}}})), "--format", "json")
+    (one,) = [one for one in ran.json["findings"] if one["rule"] == "ZP602"]
+    assert one["write"] == f'"type": "{write}"'
+    changed = {**config, "optimizer": {"type": write, "params": {"lr": 0.1}}}
+    assert zeroplan("check", file(json.dumps(changed)), "--fail-on", "error").code == 0

@@ -122,3 +122,26 @@ def test_a_file_that_is_named_and_is_no_config_is_not_quoted(zeroplan, tmp_path,
         estimated = zeroplan("estimate", "--params", "1B", "--config", name)
         assert estimated.code == 2
         assert "secret" not in estimated.out + estimated.err
+
+
+@pytest.mark.parametrize(
+    ("steps", "stated", "version", "message"),
+    [
+        (100, "", "5.24.0", "warmup_steps says 0 (the default of warmup_steps), of which the Trainer makes 1"),
+        (0, "", "5.24.0", "warmup_steps says 0 (the default of warmup_steps), of which the Trainer makes 1"),
+        (100, "warmup_steps: 0\n", "5.24.0", "warmup_steps says 0 (train.yaml:4), of which the Trainer makes 1"),
+        (100, "warmup_steps: 10\n", "5.24.0", "warmup_steps says 10 (train.yaml:4)"),
+        (1, "", "5.24.0", ""),
+        (100, "", "5.17.0", "warmup_steps says 0 (the default of warmup_steps): the Trainer stops"),
+    ],
+)
+def test_what_the_trainer_makes_of_no_warmup(zeroplan, write, steps, stated, version, message):
+    """Run: HfTrainerDeepSpeedConfig.trainer_config_finalize of transformers 5.24: "warmup_num_steps=100 vs hf
+    warmup_steps=1", likewise of 0, and of 10 where that is stated. Before 5.18 it compares with 0 (the same function).
+    """
+    scheduler = {"type": "WarmupLR", "params": {"warmup_num_steps": steps}}
+    write("ds.json", {**CONFIG, "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}, "scheduler": scheduler})
+    name = write("train.yaml", f"deepspeed: ds.json\nper_device_train_batch_size: 2\nbf16: true\n{stated}")
+    ran = zeroplan("check", name, "--transformers", version, "--select", "ZP620")
+    assert message in ran.out
+    assert ("ZP620" in ran.out) == bool(message)

@@ -15,8 +15,8 @@ import pytest
 from tests import shared
 from tests.jobs import job
 from zeroplan.__main__ import main
+from zeroplan.check.any_file import check_file
 from zeroplan.check.arguments import read_arguments
-from zeroplan.check.files import check_file
 from zeroplan.deepspeed.defaults import ZERO_FIELDS
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.read import read_config

@@ -70,6 +70,7 @@ UNDESCRIBED = {
                 "decoder_start_token_id": 1},
     "gemma3 on text": {"text_config": {**SMALL, "head_dim": 16, "sliding_window": 4096}, "image_token_index": 290,
                        "vision_config": {**VISION, "image_size": 56, "patch_size": 14}},
+    "olmo3": {**SMALL, "num_hidden_layers": 8, "sliding_window": 512, "max_position_embeddings": 8192},
     "qwen3_5_text": DELTA, "roberta": {**SMALL, "pad_token_id": 0},
     "internvl": {
         "text_config": {**SMALL, "model_type": "qwen2"}, "image_token_id": 290, "image_seq_length": 16,
@@ -203,6 +204,17 @@ def test_bytes_are_torchs(recorded, family, checkpoints):
     for batch, seq in ((1, 192), (2, 448)):
         asked = request(recorded(family), batch, seq, Recomputing(1) if checkpoints else PLAIN)
         assert model.profile.alone(asked) == torchs(family, batch, seq, checkpoints=checkpoints), (batch, seq)
+
+
+@pytest.mark.parametrize("checkpoints", [False, True], ids=["plain", "checkpointed"])
+@pytest.mark.parametrize("seq", [448, 512, 1152])
+def test_layers_that_are_alike_below_a_window_alone(recorded, seq, checkpoints):
+    """Olmo 3's with a window get a mask from so many tokens on, those of full attention none."""
+    assert {each.tokens for each in recorded("olmo3").variants} == {(1, 511), (512, 0)}
+    model = recorded_model(recorded("olmo3"), source="model.trace.json")
+    for batch in (1, 2):
+        asked = request(recorded("olmo3"), batch, seq, Recomputing(1) if checkpoints else PLAIN)
+        assert model.profile.alone(asked) == torchs("olmo3", batch, seq, checkpoints=checkpoints), batch
 
 
 @pytest.mark.parametrize("frozen", [(), range(0, 200, 2), range(3)], ids=["none", "every other", "the first"])

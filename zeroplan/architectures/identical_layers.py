@@ -50,7 +50,7 @@ def representatives(
     `trains`: what of each layer trains, where not all does (`gradient_flow.layers_that_train`).
 
     The first layer of each signature in a chain and the last of it represent themselves, the second of a signature the
-    others.
+    others, as far as no other signature comes between.
 
     What identical layers share (cosines, a mask) goes with the first of them in backward. Where a layer also returns
     its weights, what it leaves depends on whether the one before keeps its own: each runs for itself then, where
@@ -91,17 +91,19 @@ FIRST, LATER, LAST = range(3)
 
 @lru_cache(maxsize=2 * KEPT_TREES)
 def layer_roles(root: Module, recomputing: Recomputing, trains: tuple[Hashable, ...] = ()) -> list[Hashable]:
-    """Each layer's signature, what of it trains, whether it is checkpointed, its chain, and whether it is the first of
-    these or the last of its chain.
+    """Each layer's signature, what of it trains, whether it is checkpointed, its chain, whether it is the first of
+    these or the last of its chain, and how many kinds of layers have come in the chain: what those share is there as
+    long as one of them is to run backward.
     """
-    seen: set[Hashable] = set()
     result: list[Hashable] = []
     plain, places = signature_numbers(root, PLAIN), places_of_layers(root)
     for chain in chains_of(root) or [range(number, number + 1) for number in range(len(plain))]:
+        seen: set[Hashable] = set()
         for number in chain:
             like = plain[number], recomputing.has(places[number]), trains[number] if trains else None, chain.start
-            result.append((like, LAST if number == chain.stop - 1 else LATER if like in seen else FIRST))
+            role = LAST if number == chain.stop - 1 else LATER if like in seen else FIRST
             seen.add(like)
+            result.append((like, role, len(seen)))
     return result
 
 

@@ -10,8 +10,13 @@ from zeroplan.errors import SpecError, shown
 
 def read_hostfile(path: str) -> dict[str, int]:
     """Slots by host. Raises `SpecError` for a bad line, a host named twice, or no host at all."""
+    return slots_by_host(path, read_text(path, "a DeepSpeed hostfile"))
+
+
+def slots_by_host(path: str, content: str) -> dict[str, int]:
+    """The same, of a file's content."""
     hosts: dict[str, int] = {}
-    for number, raw in enumerate(read_text(path, "a DeepSpeed hostfile").splitlines(), start=1):
+    for number, raw in enumerate(content.splitlines(), start=1):
         text = raw.strip()
         if not text or text.startswith("#"):
             continue

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from zeroplan.catalog.trainers.tools import AXOLOTL, SWIFT, TRAINER, TRL, tool_of
+from zeroplan.catalog.trainers.tools import AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL, tool_of
 from zeroplan.check.document import Document
+from zeroplan.check.interpolated import is_interpolated
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.errors import SpecError
 
 if TYPE_CHECKING:
     from zeroplan.catalog.trainers.file import TrainerFile
+    from zeroplan.check.script_job import ScriptJob
 
 EXPECTED = "TrainingArguments"
 DEFAULTS: dict[str, Any] = {
@@ -26,6 +28,7 @@ DEFAULTS: dict[str, Any] = {
 """What transformers takes where nothing is stated (training_args.py), of what bears on a ds_config.json."""
 OTHER_DEFAULTS: dict[str, dict[str, Any]] = {
     AXOLOTL: {"per_device_train_batch_size": 1, "bf16": True, "learning_rate": None, "optim": "adamw_torch_fused"},
+    LLAMA_FACTORY: {"gradient_checkpointing": True},
     TRL: {"bf16": True, "gradient_checkpointing": True, "learning_rate": None},
     SWIFT: {"per_device_train_batch_size": 1, "gradient_accumulation_steps": None, "learning_rate": None,
             "weight_decay": 0.1, "adam_beta2": None, "bf16": None, "fp16": None, "warmup_steps": None,
@@ -72,6 +75,10 @@ class Arguments:
     document: Document
     command_of: str = ""
     """The tool whose command takes these arguments, where that is known: its keys tell else."""
+    job: ScriptJob | None = None
+    """What the script that is given them is given beside; None for a file."""
+    command_line: Arguments | None = None
+    """Those of the command line that names this file, which take the place of its own (trl 1.16 TrlParser)."""
 
     @cached_property
     def tool(self) -> str:
@@ -85,13 +92,31 @@ class Arguments:
     @cached_property
     def file(self) -> TrainerFile | None:
         """What it says of a job; None where its tool is not read. Raises `SpecError` for what is not planned."""
-        from zeroplan.catalog.trainers.file import read_trainer_file  # where a job is planned
+        from zeroplan.catalog.trainers.file import read_as, read_trainer_file  # where a job is planned
 
-        return read_trainer_file(self.document.config, self.document.name, TRAINER)
+        content, place = self.document.config, self.document.name
+        if self.job is None:
+            return read_trainer_file({**content, **self._typed}, place, TRAINER)
+        usual = {name: value for name, value in OTHER_DEFAULTS.get(self.tool, {}).items() if value is not None}
+        return read_as(TRAINER, {**usual, **content}, place)
 
     def stated(self, name: str) -> Any:
-        """None where the file says nothing."""
-        return self.document.config.get(self.spelled(name))
+        """None where the file says nothing, or what another file decides."""
+        typed = None if self.command_line is None else self.command_line.stated(name)
+        own = self.document.config.get(self.spelled(name)) if typed is None else typed
+        return None if is_interpolated(own) else own
+
+    @property
+    def _typed(self) -> dict[str, Any]:
+        """What the command line says in place of the file. Raises `SpecError` where it says what trains."""
+        if self.command_line is None or self.command_line.job is None:
+            return {}
+        job = self.command_line.job
+        if job.hindrance:
+            both = f"{job.hindrance}, beside {self.document.name}"
+            raise SpecError(self.command_line.document.name, both, "it in the file", "--model and --lora")
+        taken = {one.option.lstrip("-"): one.value for one in (job.model, job.seq) if one and one.place}
+        return self.command_line.document.config | taken
 
     def spelled(self, name: str) -> str:
         """An argument as the file's tool calls it."""
@@ -101,7 +126,7 @@ class Arguments:
         """As the Trainer has it: texts that YAML leaves of numbers such as 1e-4 are taken for the numbers meant."""
         value = self.stated(name)
         if value is None:
-            return self._default(name)
+            return None if is_interpolated(self.document.config.get(self.spelled(name))) else self._default(name)
         if name == "bf16" and value == "auto":  # axolotl's
             return True
         if isinstance(value, str) and isinstance(DEFAULTS[name], float | int):
@@ -113,12 +138,14 @@ class Arguments:
 
     def _default(self, name: str) -> Any:
         usual = OTHER_DEFAULTS.get(self.tool, {}).get(name, DEFAULTS[name])
-        if name == "bf16" and self.tool in OTHER_DEFAULTS:
+        if name == "bf16" and name in OTHER_DEFAULTS.get(self.tool, {}):
             return usual and self.stated("fp16") is not True
         return usual
 
     def place(self, name: str) -> str:
         """Where a message points to."""
+        if self.command_line is not None and self.command_line.stated(name) is not None:
+            return self.command_line.place(name)
         member = self.document.members.get((self.spelled(name),))
         if member is None:
             return f"the default of {self.spelled(name)}"

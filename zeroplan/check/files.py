@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zeroplan.catalog.trainers.tools import tool_of
-from zeroplan.check.arguments import YAML, Arguments, has_own
+from zeroplan.check.arguments import SWITCHES, YAML, Arguments, has_own
 from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
 from zeroplan.check.document import Document, Member
 from zeroplan.check.finding import Finding, Hit, said
+from zeroplan.check.interpolated import is_interpolated, known_of
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import (
     DEEPSPEED,
@@ -28,7 +29,7 @@ from zeroplan.check.kind import (
     read_document,
     refuse,
 )
-from zeroplan.check.launch import FILE, SECTION, AccelerateConfig, as_yaml, field_of, inline
+from zeroplan.check.launch import FILE, KIND, PRECISION, SECTION, AccelerateConfig, as_yaml, field_of, inline
 from zeroplan.check.proposed import tried
 from zeroplan.check.python_reader import is_python
 from zeroplan.check.rules import RULES, names, values
@@ -39,15 +40,11 @@ from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.deepspeed.read import refuse_models
 from zeroplan.errors import SpecError
 
-if TYPE_CHECKING:
-    from zeroplan.check.launcher import Launch
-
 Beside = Callable[[str], tuple[str, str] | None]
 """Name and text of a file that another names; None where it is not there."""
 Made = Callable[[Document, Setting, AccelerateConfig | None], Setting]
 """The setting of one config, which may follow from what it says."""
 EXPECTED = "a ds_config, an Accelerate config or TrainingArguments with a deepspeed in them"
-SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --config_file that is there"
 OF_ONE_KEY = frozenset(rule.id for room in (names, values) for rule in room.RULES)
 """Rules that one key and its value are enough for."""
 LOG = re.compile(r"^\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:,]+\] \[[A-Z]+\]", re.MULTILINE)
@@ -79,14 +76,12 @@ class CheckedFiles:
     """What a file was taken for, where that is not plain."""
 
 
-def check_file(
+def check_config_file(
     name: str, text: str, setting: Setting, beside: Beside, made: Made, overrides: Overrides = ()
 ) -> CheckedFiles:  # fmt: skip
     """Raises `SpecError` for what is no config at all, and for what is another's file."""
     if not text.lstrip().startswith("{") and LOG.search(text[:EARLY]):
         raise SpecError(name, "a log", EXPECTED, f"zeroplan observe {name}")
-    if is_script(name, text):
-        return _started(name, text, setting, beside, made)
     if is_python(name, text):
         return _written_out(name, text, setting, made)
     if is_yaml(name, text):
@@ -117,34 +112,6 @@ def other_json(name: str, text: str) -> Document | None:
     return None if kind is Kind.CONFIG or (kind is Kind.OTHER and DEEPSPEED not in document.config) else document
 
 
-def _started(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
-    """The configs that a script gives to the training runs that it starts, with what it states of each."""
-    from zeroplan.check.launcher import SWIFT_OWN, launches  # where there is such a file
-
-    checked, left_out = CheckedFiles(texts={name: text}), list[tuple[str, str]]()
-    for launch in launches(name, text):
-        word, where = launch.named, f"{name}:{launch.line}"
-        if word is None or word.text is None:
-            left_out.append((where, "a config whose name follows from what no line sets"))
-        elif (file := beside(word.text)) is None:
-            own = word.text in SWIFT_OWN
-            left_out.append((where, f"{said(word.text)}, {'a config of ms-swift' if own else 'which is not there'}"))
-        else:
-            inner = _given(launch, file, setting, beside, made)
-            checked.findings += inner.findings
-            checked.texts |= inner.texts
-            ranks = f", on {launch.gpus} GPU{'s' * (launch.gpus > 1)}" if launch.gpus else ""
-            checked.notes.append(f"{where}: {file[0]}, given to {launch.launcher}{ranks}")
-            if launch.leaves_out:
-                checked.notes.append(f"{where}: {launch.leaves_out}: accelerate launch uses no DeepSpeed")
-            checked.notes += [f"{where}: --{each}, whose value no line sets: not compared" for each in launch.unknown]
-    if len(checked.texts) == 1:
-        place, found = left_out[0] if left_out else (name, "a script that gives no DeepSpeed config to a training run")
-        raise SpecError(place, found, SCRIPTS)
-    checked.notes += [f"{place}: {found}: not looked at" for place, found in left_out]
-    return checked
-
-
 def _written_out(name: str, text: str, setting: Setting, made: Made) -> CheckedFiles:
     """The configs that stand in a Python file; of one that other code fills in, what names and values alone say."""
     from zeroplan.check.python_reader import literals  # where there is such a file
@@ -155,40 +122,33 @@ def _written_out(name: str, text: str, setting: Setting, made: Made) -> CheckedF
         raise SpecError(name, "a Python file without a dict that is a DeepSpeed config", EXPECTED)
     for literal in written:
         document, line = literal.document, literal.document.place(literal.document.root.start).line
-        filled = replace(setting, reader=TRAINER, reader_is_known=True) if literal.unknown else setting
-        if LIGHTNINGS in text and not literal.unknown:
+        filled = setting
+        if LIGHTNINGS in text:
             filled = replace(setting, reader=LIGHTNING, reader_is_known=True)
-        findings = check(document, made(document, filled, None))
         if literal.unknown:
-            findings = [one for one in findings if one.rule in OF_ONE_KEY]
-            keys = [*(path for _, path in literal.unknown[:KEYS_SHOWN]), *["..."] * (len(literal.unknown) > KEYS_SHOWN)]
-            decided = f"other code decides {', '.join(keys)}"
-            checked.notes.append(f"{name}:{line}: {decided}: names and values are checked alone")
+            findings = _alone(document, setting, made)
+            checked.notes.append(f"{name}:{line}: {_decided('other code', literal.unknown)}")
+        else:
+            findings = check(document, made(document, filled, None))
         checked.findings += [_as_python(one) for one in findings if one.rule != TWICE]
     return checked
+
+
+def _alone(document: Document, setting: Setting, made: Made) -> list[Finding]:
+    """What one key and its value are enough for, of a config in which something else decides others."""
+    setting = replace(setting, reader=TRAINER, reader_is_known=True)  # who fills in the "auto" that stands for them
+    return [one for one in check(document, made(document, setting, None)) if one.rule in OF_ONE_KEY]
+
+
+def _decided(by: str, unknown: Sequence[tuple[int, str]]) -> str:
+    keys = [*(path for _, path in unknown[:KEYS_SHOWN]), *["..."] * (len(unknown) > KEYS_SHOWN)]
+    return f"{by} decides {', '.join(keys)}: names and values are checked alone"
 
 
 def _as_python(finding: Finding) -> Finding:
     """With the line to write as Python has it, and no edit."""
     write = CONSTANTS.sub(lambda match: {"true": "True", "false": "False", "null": "None"}[match[0]], finding.write)
     return replace(finding, write=write, edits=())
-
-
-def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
-    """The findings of a config, or of Accelerate's, that one run is given."""
-    setting = replace(setting, gpus=setting.gpus or launch.gpus)
-    if launch.config is None:
-        setting = replace(setting, arguments=setting.arguments or launch.arguments)
-        return check_file(*file, setting, beside, made, launch.overrides)
-    checked = CheckedFiles()
-    if launch.arguments is not None and launch.reader != RAW:
-        setting = replace(setting, reader=TRAINER, arguments=launch.arguments)
-        checked.findings += check_arguments(launch.arguments)
-    elif launch.reader == RAW or launch.unknown:
-        setting = replace(setting, reader=TRAINER if launch.unknown else RAW, reader_is_known=True)
-    findings, checked.texts[file[0]] = _reached(*file, setting, made)
-    checked.findings += findings
-    return checked
 
 
 def _of_kind(
@@ -199,11 +159,16 @@ def _of_kind(
         return _launched(AccelerateConfig(document, dict(overrides)), setting, beside, made)
     if kind is Kind.ARGUMENTS:
         return _trained(Arguments(document), setting, beside, made)
-    if kind is Kind.CONFIG:
-        return CheckedFiles(check(document, made(document, setting, None)), texts)
     if kind is Kind.OTHER:
         refuse(document, EXPECTED)
-    config = block(document)
+    config = document if kind is Kind.CONFIG else block(document)
+    known = known_of(config)
+    if known.unknown:
+        (line, _path), *_others = known.unknown
+        note = f"{document.name}:{line}: {_decided('what ${...} stands for', known.unknown)}"
+        return CheckedFiles(_alone(known.document, setting, made), texts, [note])
+    if kind is Kind.CONFIG:
+        return CheckedFiles(check(document, made(document, setting, None)), texts)
     setting = made(config, replace(setting, reader=RAW, reader_is_known=True), None)
     by_deepspeed = ", checked as DeepSpeed itself reads it" if setting.reader == RAW else ""
     return CheckedFiles(check(config, setting), texts, [f"{document.name}: {Kind.BLOCK.value}{by_deepspeed}"])
@@ -246,7 +211,7 @@ def findings_of(
     return check(document, made(document, setting, launch))
 
 
-def _reached(
+def reached(
     name: str, text: str, setting: Setting, made: Made, launch: AccelerateConfig | None = None
 ) -> tuple[list[Finding], str]:
     """The findings of a file that another one names, and its text. Of what is no config nothing is quoted, and there is
@@ -276,21 +241,33 @@ def check_arguments(arguments: Arguments) -> list[Finding]:
 def _launched(launch: AccelerateConfig, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     document = launch.document
     reader = ACCELERATE if setting.arguments is None else TRAINER  # which compares what Accelerate makes with its own
-    setting = replace(setting, reader=reader, gpus=setting.gpus or launch.processes)
+    setting = replace(setting, reader=reader, gpus=setting.gpus or launch.processes, by_launcher=True)
     checked, stage = CheckedFiles([], {document.name: document.text}), None
     inner: list[Finding] = []
     if launch.is_deepspeed and launch.config_file is None:
-        config = inline(launch)
+        config = inline(replace(launch, overrides={**launch.overrides, **_own_half(setting.arguments)}))
         stage = config.config["zero_optimization"]["stage"]
         inner = [_in_yaml(one) for one in check(config, made(config, setting, launch))] if launch.fields else []
     elif launch.is_deepspeed and (named_file := beside(str(launch.config_file))) is None:
         inner = [_missing(document, str(launch.config_file))]
     elif launch.is_deepspeed and named_file:
-        inner, checked.texts[named_file[0]] = _reached(*named_file, setting, made, launch)
+        inner, checked.texts[named_file[0]] = reached(*named_file, setting, made, launch)
         stage = _stage(*named_file)
     checked.findings = [placed(document, hit) for rule in LAUNCH_CHECKS
                         for hit in islice(rule(launch, stage), MOST)] + inner  # fmt: skip
+    if not (launch.is_deepspeed or checked.findings):
+        line, column = document.place(document.members[KIND,].start)
+        what = f"distributed_type: {said(launch.kind)}, an Accelerate config that starts no DeepSpeed"
+        raise OtherKindError(f"{document.name}:{line}:{column}", what, EXPECTED)
     return checked
+
+
+def _own_half(arguments: Arguments | None) -> dict[str, str]:
+    """The precision that TrainingArguments turn on, which the Trainer takes in place of the launcher's (transformers
+    training_args.py: mixed_precision).
+    """
+    halves = [half for half in SWITCHES if arguments is not None and arguments(half) is True]
+    return {PRECISION: halves[0]} if halves else {}
 
 
 def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
@@ -301,11 +278,21 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
         raise _without_config(document, member)
     checked = CheckedFiles(texts={document.name: document.text})
     if tool_of(document.config) is not None or has_own(document.config):
+        arguments = replace(arguments, command_line=_of_command_line(setting.arguments))
         setting = replace(setting, reader=TRAINER, arguments=arguments)
         checked.findings += check_arguments(arguments)
     if member.node.members is not None:
-        config = block(document)
-        checked.findings += check(config, made(config, setting, None))
+        known = known_of(block(document))
+        if known.unknown:
+            (line, _path), *_others = known.unknown
+            checked.findings += _alone(known.document, setting, made)
+            checked.notes.append(f"{document.name}:{line}: {_decided('what ${...} stands for', known.unknown)}")
+            return checked
+        checked.findings += check(known.document, made(known.document, setting, None))
+    elif is_interpolated(member.node.scalar):
+        line, column = document.place(member.node.start)
+        what = f"deepspeed: {said(member.node.scalar)}, which stands for what another file says"
+        raise OtherKindError(f"{document.name}:{line}:{column}", what, "a ds_config.json")
     elif (named_file := beside(str(member.node.scalar))) is None:
         from zeroplan.check.launcher import SWIFT_OWN
 
@@ -314,9 +301,14 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
             raise OtherKindError(document.name, f"{named}, a config of ms-swift's own package", "a ds_config.json")
         raise SpecError(document.name, f"{named}, which is not there", "a ds_config.json")
     else:
-        inner, checked.texts[named_file[0]] = _reached(*named_file, setting, made)
+        inner, checked.texts[named_file[0]] = reached(*named_file, setting, made)
         checked.findings += inner
     return checked
+
+
+def _of_command_line(arguments: Arguments | None) -> Arguments | None:
+    """Those that stand in the script that names a training file."""
+    return arguments if arguments is None or arguments.job is not None else arguments.command_line
 
 
 def _without_config(document: Document, member: Member | None) -> SpecError:

@@ -14,7 +14,7 @@ from typing import Any
 
 from zeroplan.check.document import Document, Member, ValueNode
 
-DEEPSPEED = "DEEPSPEED"
+DEEPSPEED, KIND = "DEEPSPEED", "distributed_type"
 SECTION, FILE = "deepspeed_config", "deepspeed_config_file"
 NAMES = {
     "zero_optimization.stage": "zero_stage",
@@ -29,8 +29,11 @@ NAMES = {
 """Fields of Accelerate that stand for keys of ds_config.json."""
 DEFAULT_STAGE = 2
 PRECISION = "mixed_precision"
+HALVES = {"fp16": "fp16", "bf16": "bf16", "fp8": "bf16"}
+"""Values of it, and the section that each turns on (utils/dataclasses.py:set_mixed_precision)."""
 OFFLOADS = ("offload_optimizer", "offload_param")
-OPTIONS = frozenset({*NAMES.values(), "zero3_init_flag", PRECISION})
+USES = "use_deepspeed"
+OPTIONS = frozenset({*NAMES.values(), "zero3_init_flag", PRECISION, USES})
 """Fields that `accelerate launch` takes as options too; since 1.5 these win (commands/launch.py)."""
 REPLACED = re.compile(r'"(\w+)": (?:\{"device": )?("?)([\w.-]+)\2\}?')
 
@@ -49,16 +52,22 @@ class AccelerateConfig:
         fields = {name: value for name, value in stated.items() if value is not None}
         if FILE in fields:
             return fields
-        return fields | {name: value for name, value in self.overrides.items() if name != PRECISION}
+        return fields | {name: value for name, value in self.overrides.items() if name not in (PRECISION, USES)}
 
     @property
     def precision(self) -> Any:
         return self.overrides.get(PRECISION, self.document.config.get(PRECISION))
 
     @property
+    def kind(self) -> Any:
+        """Its distributed_type; a bare NO is false to YAML, and goes on as that word would (run: accelerate 1.15)."""
+        stated = self.document.config.get(KIND, DEEPSPEED)
+        return "NO" if stated is False else stated
+
+    @property
     def is_deepspeed(self) -> bool:
         """Whether deepspeed_config is read; so it is taken for, where distributed_type is missing."""
-        return bool(self.document.config.get("distributed_type", DEEPSPEED) == DEEPSPEED)
+        return bool(self.overrides.get(USES) or self.kind == DEEPSPEED)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,7 +92,7 @@ class AccelerateConfig:
 
 
 def is_launch(document: Document) -> bool:
-    return any(name in document.config for name in ("distributed_type", SECTION, "compute_environment"))
+    return any(name in document.config for name in (KIND, SECTION, "compute_environment"))
 
 
 def inline(launch: AccelerateConfig) -> Document:
@@ -108,9 +117,8 @@ def inline(launch: AccelerateConfig) -> Document:
     clipping = _converted(fields.get("gradient_clipping", "auto"), float)
     if clipping:
         members.append(place.member("gradient_clipping", ValueNode(0, scalar=clipping), "gradient_clipping"))
-    if (precision := launch.precision) in ("fp16", "bf16", "fp8"):
+    if (name := HALVES.get(str(launch.precision))) is not None:
         enabled = place.member("enabled", ValueNode(0, scalar=True), "")
-        name = "fp16" if precision == "fp16" else "bf16"
         members.append(place.member(name, ValueNode(0, members=[enabled]), ""))
     return Document(document.name, document.text, ValueNode(0, end=len(document.text), members=members))
 

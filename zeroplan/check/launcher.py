@@ -7,23 +7,35 @@ Options as deepspeed 0.19.8 (launcher/runner.py), accelerate 1.15 (commands/laun
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice, pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from zeroplan.catalog.trainers.tools import SWIFT, TRL
-from zeroplan.check.arguments import DEFAULTS, OWN, Arguments
+from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL, tool_of
+from zeroplan.check.arguments import DEFAULTS, OWN, Arguments, has_own
 from zeroplan.check.document import Document, Member, ValueNode
-from zeroplan.check.launch import OPTIONS
+from zeroplan.check.json_reader import NotReadableError
+from zeroplan.check.kind import DEEPSPEED as KEY
+from zeroplan.check.kind import Kind, kind_of, read_document
+from zeroplan.check.launch import OPTIONS, AccelerateConfig, is_launch
+from zeroplan.check.ranks import OF_ENVIRONMENT, VARIABLES, Environment, Slurm, hostfile_of, ranks
+from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
+from zeroplan.check.script_job import FINETUNING, job_of
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, TRAINER
-from zeroplan.check.shell import Word, commands, is_number
+from zeroplan.check.shell import Command, Word, commands
+from zeroplan.errors import SpecError
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3", "swift", "trl",
              "llamafactory-cli", "axolotl")  # fmt: skip
-TOOLS = {"swift": SWIFT, "trl": TRL}
+TOOLS = {"swift": SWIFT, "trl": TRL, "llamafactory-cli": LLAMA_FACTORY}
 """Commands that take the Trainer's arguments with defaults of their own."""
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""
+NO_CHECKPOINTING = "disable_gradient_checkpointing"
+"""With which LLaMA-Factory does not checkpoint."""
 SWIFT_OWN = ("zero0", "zero1", "zero2", "zero3", "zero2_offload", "zero3_offload")
 """Names of configs that lie in ms-swift's own package."""
 MODULES = {
@@ -32,17 +44,12 @@ MODULES = {
 }  # fmt: skip
 OTHERS = ("--multi_gpu",)
 """Options with which `accelerate launch` starts something else than its file says (run: 1.15 hands on no DeepSpeed)."""
-SLURM = re.compile(r"^[ \t]*#SBATCH[ \t]+(-{1,2}[\w-]+)(?:[= \t]+|(?<=-[A-Za-z]))(\S+)", re.MULTILINE)
-NODES, PER_NODE = ("--nodes", "-N"), ("--gpus-per-node", "--gpus_per_node", "--gres", "--gpus-per-task")
-SET_BY_SLURM = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")
-SET_PER_NODE = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
 CONFIG = {"--deepspeed": TRAINER, "--deepspeed_config": DEEPSPEED}
 """Options of a training script that name a ds_config, and who reads it: the Trainer's, and DeepSpeed's own
 (deepspeed.add_config_arguments).
 """
-NUMBERS = {
-    "deepspeed": ("--num_nodes", "--num_gpus"), "torchrun": ("--nnodes", "--nproc_per_node"),
-}  # fmt: skip
+Beside = Callable[[str], tuple[str, str] | None]
+"""Name and text of a file that another names; None where it is not there."""
 
 
 class Launch(NamedTuple):
@@ -59,51 +66,44 @@ class Launch(NamedTuple):
     gpus: int | None
     """Ranks; None where that is not stated in full."""
     arguments: Arguments | None
-    """The Trainer's, where some are stated and all that bear on a config are known."""
+    """The Trainer's, on the line or in the file that its --config names, where some are stated and all that bear on a
+    config are known.
+    """
     unknown: tuple[str, ...] = ()
     """Arguments that bear on a config and whose values no line of the script sets."""
     overrides: tuple[tuple[str, Any], ...] = ()
     """Fields of its file that options of `accelerate launch` replace."""
     leaves_out: str = ""
     """An option at which `accelerate launch` starts no DeepSpeed."""
+    training: Word | None = None
+    """A training file that names, or has, the ds_config."""
+    start: int = 0
+    """Where the command stands."""
+    environment: Environment = MappingProxyType({})
+    """Of the variables that decide how many processes it starts those that are set."""
 
     @property
     def named(self) -> Word | None:
-        return self.config or self.accelerate
+        return self.config or self.training or self.accelerate
 
 
-def launches(name: str, text: str) -> list[Launch]:
-    """Those of a script that name a config."""
-    slurm: dict[str, str] = dict(SLURM.findall(text))
-    nodes = _first(slurm, NODES)
-    per_node = _last_number(_first(slurm, PER_NODE))
-    stated = dict.fromkeys(SET_BY_SLURM, nodes or "1") if slurm else {}
-    stated |= dict.fromkeys(SET_PER_NODE, per_node) if per_node else {}
-    allotted = _product(nodes or "1", per_node) if per_node else None
+def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[Launch]:
+    """Those of a script that name a config; `beside`: where a hostfile and the like are looked for."""
+    slurm = Slurm.of(text)
     document = Document(name, text, ValueNode(0, len(text), members=[]))
-    every = (_launch(document, words, allotted) for words in commands(text, stated))
+    every = (_launch(document, one, slurm.ranks, beside) for one in commands(text, slurm.variables, VARIABLES))
     return [one for one in every if one and one.named]
 
 
-def _first(stated: dict[str, str], names: Sequence[str]) -> str | None:
-    return next((stated[name] for name in names if name in stated), None)
-
-
-def _last_number(value: str | None) -> str | None:
-    """The count that ends gpu:a100:8, or is all of 8."""
-    last = (value or "").rpartition(":")[2]
-    return last if is_number(last) else None
-
-
-def _launch(document: Document, words: list[Word], allotted: int | None) -> Launch | None:
+def _launch(document: Document, command: Command, allotted: int | None, beside: Beside) -> Launch | None:
     """None for a command that starts no training. `allotted`: ranks that Slurm gives."""
+    words = command.words
     at = next((at for at, word in enumerate(words) if (word.text or "").rpartition("/")[2] in LAUNCHERS), None)
     if at is None:
         return None
     launcher, rest = (words[at].text or "").rpartition("/")[2], words[at + 1 :]
     if launcher in ("srun", "mpirun"):
-        inner = _launch(document, rest, allotted)
-        return inner and inner._replace(gpus=inner.gpus or allotted)
+        return _below(launcher, _launch(document, command._replace(words=rest), allotted, beside), allotted)
     if launcher.startswith("python") and [word.text for word in rest[:1]] == ["-m"] and rest[1:]:
         launcher, rest = MODULES.get(rest[1].text or "", launcher), rest[2:]
     elif launcher == "accelerate":
@@ -111,25 +111,97 @@ def _launch(document: Document, words: list[Word], allotted: int | None) -> Laun
             return None
         rest = rest[1:]
     line = document.place(words[at].start).line
-    if (file := _training_file(words[at:])) is not None:
-        return Launch(launcher, line, None, TRAINER, file, None, None)
-    script = next((place for place, word in enumerate(rest) if (word.text or "").endswith(".py")), None)
+    training = _training_file(words[at:])
+    script = _script(rest)
     own, given = (rest, rest) if script is None else (rest[:script], rest[script + 1 :])
-    options, arguments = dict(_options(own)), list(_options(given))
+    by_name = launcher == "llamafactory-cli" and training is not None
+    options, arguments = dict(_options(own)), _assigned(given) if by_name else list(_options(given))
     config, reader = _config(arguments)
+    word = training or dict(arguments).get("--config")
+    file = _arguments_of(word, beside)
+    tool = TOOLS.get(launcher, "")
+    stated, unknown = _arguments(document, arguments, tool, beside_a_file=training is not None or file is not None)
+    if file is not None:
+        stated = replace(file, command_line=stated)
+        training = word if training is not None or file.document.config.get(KEY) else None
+    training = training if config is None else None
     accelerate = options.get("--config_file") if launcher == "accelerate" else None
-    if launcher == "accelerate" and config is None:
+    if launcher == "accelerate" and config is None and training is None:
         config, reader = options.get("--deepspeed_config_file"), ACCELERATE
-    stated, unknown = _arguments(document, arguments, tool=TOOLS.get(launcher, ""))
-    gpus = _ranks(launcher, options) or (allotted if launcher.startswith("python") or launcher == "deepspeed" else None)
-    overrides, leaves_out = tuple[tuple[str, Any], ...](), ""
-    if launcher == "accelerate":
-        named = [(name.lstrip("-").replace("-", "_"), word.text) for name, word in options.items()]
-        overrides = tuple((name, _value(text)) for name, text in named if name in OPTIONS and text is not None)
-        leaves_out = next((name for name in OTHERS if name in options), "")
+    hosts = _reached(hostfile_of(options), beside) if launcher == "deepspeed" else None
+    before = ((word.text or "").partition("=") for word in words[:at])  # env A=1 swift sft
+    environment = {**command.environment, **{name: value for name, _, value in before if name in VARIABLES}}
+    gpus = ranks(launcher, options, environment, hosts, allotted)
+    if accelerate is not None and "--num_processes" not in options:
+        gpus = _processes(accelerate.text, beside)
+    of_accelerate = options if launcher == "accelerate" else {}
+    named = [(name.lstrip("-").replace("-", "_"), word.text) for name, word in of_accelerate.items()]
+    overrides = tuple((name, _value(text)) for name, text in named if name in OPTIONS and text is not None)
+    leaves_out = next((name for name in OTHERS if name in of_accelerate), "") if reader == ACCELERATE else ""
     return Launch(
-        launcher, line, config, reader, accelerate, gpus, None if unknown else stated, unknown, overrides, leaves_out
-    )
+        launcher, line, config, reader, accelerate, gpus, None if unknown else stated, unknown, overrides, leaves_out,
+        training, words[at].start, environment,
+    )  # fmt: skip
+
+
+def _below(launcher: str, inner: Launch | None, allotted: int | None) -> Launch | None:
+    """What `srun` or `mpirun` starts: as many as they do, where it says nothing itself."""
+    if inner is not None and inner.launcher in OF_ENVIRONMENT and not inner.environment:
+        return inner._replace(launcher=launcher, gpus=allotted)
+    return inner and inner._replace(gpus=inner.gpus or allotted)
+
+
+def _reached(name: str | None, beside: Beside) -> tuple[str, str] | None:
+    """A file that is there and can be read."""
+    if not name:
+        return None
+    with suppress(SpecError):
+        return beside(name)
+    return None
+
+
+def _document(name: str | None, beside: Beside) -> Document | None:
+    file = _reached(name, beside)
+    if file is None:
+        return None
+    with suppress(SpecError, NotReadableError):
+        return read_document(*file, "a mapping")
+    return None
+
+
+def _script(words: Sequence[Word]) -> int | None:
+    """Where the training script, or the module that is run as one, stands behind a launcher's own options."""
+    scripts = (at for at, word in enumerate(words) if (word.text or "").endswith(".py"))
+    modules = (at + 1 for at, word in enumerate(words) if word.text in ("-m", "--module"))
+    return min((*islice(scripts, 1), *islice(modules, 1)), default=None)
+
+
+def _assigned(words: Sequence[Word]) -> list[tuple[str, Word]]:
+    """Arguments as name=value, which LLaMA-Factory takes behind a file (OmegaConf.from_cli)."""
+    parts = ((word, *(word.text or "").partition("=")) for word in words)
+    return [(f"--{name}", word._replace(text=value)) for word, name, equals, value in parts if equals]
+
+
+def _arguments_of(word: Word | None, beside: Beside) -> Arguments | None:
+    """TrainingArguments in a training file, or in the file that a script's own --config names, as scripts that are
+    built on TRL's parser have it; None where another thing is called so.
+    """
+    if word is None or not (word.text or "").endswith((".yaml", ".yml", ".json")):
+        return None
+    document = _document(word.text, beside)
+    if document is None or kind_of(document) not in (Kind.ARGUMENTS, Kind.OTHER) or not _are_arguments(document):
+        return None
+    return Arguments(document)
+
+
+def _are_arguments(document: Document) -> bool:
+    return has_own(document.config) or tool_of(document.config) is not None
+
+
+def _processes(name: str | None, beside: Beside) -> int | None:
+    """Those of a file of `accelerate launch`."""
+    document = _document(name, beside)
+    return AccelerateConfig(document).processes if document is not None and is_launch(document) else None
 
 
 def _training_file(words: Sequence[Word]) -> Word | None:
@@ -140,7 +212,10 @@ def _training_file(words: Sequence[Word]) -> Word | None:
     at = next((at for at, word in enumerate(words) if (word.text or "").rpartition("/")[2] in OF_FILES), None)
     if at is None:
         return None
-    return next((word for word in words[at + 1 :] if (word.text or "").endswith((".yaml", ".yml", ".json"))), None)
+    for before, word in pairwise(words[at:]):
+        if (word.text or "").endswith((".yaml", ".yml", ".json")) and not (before.text or "").startswith("--"):
+            return word
+    return None
 
 
 def _options(words: Sequence[Word]) -> Iterator[tuple[str, Word]]:
@@ -167,38 +242,30 @@ def _config(arguments: list[tuple[str, Word]]) -> tuple[Word | None, str]:
     return None, DEEPSPEED
 
 
-def _ranks(launcher: str, options: dict[str, Word]) -> int | None:
-    if launcher == "accelerate":
-        word = options.get("--num_processes")
-        return _product("1", word.text) if word else None
-    if launcher not in NUMBERS:
-        return None
-    nodes, per_node = (options.get(name) or options.get(name.replace("_", "-")) for name in NUMBERS[launcher])
-    return _product(nodes.text if nodes else "1", per_node.text) if per_node else None
-
-
-def _product(nodes: str | None, per_node: str | None) -> int | None:
-    known = [number for number in (nodes, per_node) if number and is_number(number)]
-    return int(known[0]) * int(known[1]) or None if len(known) == 2 else None
-
-
 def _arguments(
-    document: Document, stated: list[tuple[str, Word]], *, tool: str
+    document: Document, stated: list[tuple[str, Word]], tool: str, *, beside_a_file: bool
 ) -> tuple[Arguments | None, tuple[str, ...]]:  # fmt: skip
     """TrainingArguments of these options, each at its place in the script, and those that are not known; `tool`: whose
-    command takes them, or "" where an option has to tell that they are the Trainer's.
+    command takes them, or "" where an option has to tell that they are the Trainer's, or a file beside them does.
     """
     members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
-    bearing = [(name, word) for name, word in members if name in OWN or name in DEFAULTS or name == "deepspeed"]
+    if not tool and any(name == FINETUNING for name, _word in members):
+        tool = LLAMA_FACTORY
+    names = {KEY, *OWN, *DEFAULTS, *((*OF_LLAMA_FACTORY, NO_CHECKPOINTING) if tool == LLAMA_FACTORY else ())}
+    bearing = [(name, word) for name, word in members if name in names]
     unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
-    if not tool and not any(name in OWN for name, _word in bearing):
+    if not (tool or beside_a_file) and not any(name in OWN for name, _word in bearing):
         return None, ()
-    nodes = [
-        Member(name, word.start, word.end, ValueNode(word.start, word.end, scalar=_value(word.text or "")))
-        for name, word in bearing
-    ]
+    nodes = [_member(name, word) for name, word in bearing]
     whole = Document(document.name, document.text, ValueNode(0, len(document.text), members=nodes))
-    return Arguments(whole, tool), unknown
+    return Arguments(whole, tool, job_of(document, stated, tool, beside_a_file=beside_a_file)), unknown
+
+
+def _member(name: str, word: Word) -> Member:
+    value = _value(word.text or "")
+    if name == NO_CHECKPOINTING:
+        name, value = "gradient_checkpointing", not value
+    return Member(name, word.start, word.end, ValueNode(word.start, word.end, scalar=value))
 
 
 def _value(text: str) -> Any:

@@ -31,6 +31,8 @@ class Planned:
 
     assumes_one_gpu: bool = False
     """Nobody said how many there are."""
+    taken: tuple[str, ...] = ()
+    """What of the job is as a launch script says it, or why its model is not counted, each a line."""
 
     @cached_property
     def candidate(self) -> Candidate:

@@ -37,6 +37,10 @@ class Setting:
     """TrainingArguments that go with the config; None: unknown."""
     precision: str | None = None
     """What the training script asks for (Accelerate's mixed_precision), fp32 for none; None: unknown."""
+    mixed_precision: str | None = None
+    """What `accelerate launch` is given, by an option or its file; None: nothing."""
+    by_launcher: bool = False
+    """The launcher of Accelerate hands the config on: it is filled in before the Trainer compares it."""
     optimizer: str | None = None
     """What the script builds, by the names that `--optimizer` takes; None: unknown."""
     planned: Planned | None = None
@@ -53,6 +57,11 @@ class Setting:
     def fills(self) -> bool:
         """Whether "auto" is replaced by numbers before DeepSpeed sees it."""
         return self.reader in (TRAINER, ACCELERATE)
+
+    @property
+    def trainer_arguments(self) -> Arguments | None:
+        """TrainingArguments, where the Trainer reads the config."""
+        return self.arguments if self.reader == TRAINER else None
 
 
 def guessed(config: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ environment) leaves a word unknown. Nothing runs, and of loops and conditions ea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 ENDS = frozenset("\n;&|()")
@@ -33,11 +33,25 @@ class Word(NamedTuple):
     end: int
 
 
+class Command(NamedTuple):
+    """One command of a script."""
+
+    words: list[Word]
+    environment: Mapping[str, str | None]
+    """Variables that it is started with, of those that are asked for: None where the value is not known."""
+
+
 class Variables:
     """What the script has set so far."""
 
     def __init__(self, stated: dict[str, str]) -> None:
         self.values: dict[str, list[Word]] = {name: [Word(value, 0, 0)] for name, value in stated.items()}
+        self.exported: set[str] = set()
+        """Names that every later command is started with."""
+
+    def environment(self, names: Collection[str], before: Collection[str]) -> dict[str, str | None]:
+        """Of these names those that a command sees; `before`: which are assigned on its own line, in front of it."""
+        return {name: self._value(name) for name in names if name in before or name in self.exported}
 
     def put_in(self, text: str) -> str | None:
         """A text with its variables; None where one of them is not known."""
@@ -105,34 +119,59 @@ def is_number(text: str) -> bool:
     return re.fullmatch("[0-9]{1,12}", text) is not None
 
 
-def commands(text: str, stated: dict[str, str] | None = None) -> Iterator[list[Word]]:
-    """Each command that is no assignment. `stated`: variables that are set before."""
+def commands(
+    text: str, stated: dict[str, str] | None = None, watched: Collection[str] = ()
+) -> Iterator[Command]:  # fmt: skip
+    """Each command that is no assignment. `stated`: variables that are set before; `watched`: those whose values a
+    command is to be given with.
+    """
     variables = Variables(stated or {})
-    words: list[Word] = []
-    count = 0
-    for raw in _raw_words(text):
-        if raw is None:
-            if words:
-                yield words
-            count, words = count + len(words), []
-            continue
-        if count + len(words) > MOST_WORDS:
+    room = MOST_WORDS
+    for raws in _raw_commands(text):
+        words, before, exports = _read(variables, text, raws, room)
+        room -= len(words)
+        if room < 0:
             return
-        start, end, quoted = raw
+        if words:
+            yield Command(words, variables.environment(watched, before))
+        if exports:
+            variables.exported.update(before, (word.text for word in words if word.text))
+
+
+def _raw_commands(text: str) -> Iterator[list[tuple[int, int, bool]]]:
+    raws: list[tuple[int, int, bool]] = []
+    for raw in _raw_words(text):
+        if raw is not None:
+            raws.append(raw)
+        elif raws:
+            yield raws
+            raws = []
+
+
+def _read(
+    variables: Variables, text: str, raws: list[tuple[int, int, bool]], most: int
+) -> tuple[list[Word], list[str], bool]:  # fmt: skip
+    """A command's words until there are more than `most`, the variables that are assigned in front of them, and whether
+    it exports.
+    """
+    words, before, exports = list[Word](), list[str](), False
+    for start, end, quoted in raws:
+        if len(words) > most:
+            break
         whole = text[start:end]
         assigned = ASSIGNED.match(whole)
         if assigned and not words:
             _assign(variables, assigned[1], text, start + assigned.end(), end)
+            before.append(assigned[1])
         elif not quoted and (several := variables.split(whole)) is not None:
             words += [each._replace(start=start, end=end) for each in _apart(several)]
         elif whole.startswith('"') and (several := variables.split(whole[1:-1])) is not None and "[" in whole:
             words += [each._replace(start=start, end=end) for each in several]
         elif not words and whole in ("export", "local", "exec", "time", "nohup", "then", "do", "else", "if", "!"):
-            continue
+            exports = exports or whole == "export"
         else:
             words.append(_word(variables, text, start, end))
-    if words:
-        yield words
+    return words, before, exports
 
 
 def _assign(variables: Variables, name: str, text: str, start: int, end: int) -> None:

@@ -130,6 +130,12 @@ class Subject:
             section = section[name]
         return section
 
+    def written(self, path: str) -> Any:
+        """The value under this very name: the Trainer knows no other spellings. None when absent."""
+        value: Any = self.config
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        return value
 
     def _canonical(self, path: tuple[str, ...]) -> str:
         known = self.table.key(".".join(path)) if path else None

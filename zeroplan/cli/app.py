@@ -12,8 +12,8 @@ from zeroplan.cli.options import PanelOption
 
 FITS, DOES_NOT_FIT, BAD_INPUT = 0, 1, 2
 COMMANDS = (
-    "ask", "recommend", "estimate", "compare", "matrix", "check", "diff", "trace", "verify", "observe", "calibrate",
-    "explain", "rules", "schema", "models", "gpus", "clusters",
+    "ask", "recommend", "report", "estimate", "compare", "matrix", "check", "diff", "trace", "verify", "observe",
+    "calibrate", "explain", "rules", "schema", "models", "gpus", "clusters",
 )  # fmt: skip
 """Each a module of `zeroplan.cli.commands` with a command of that name, in the order of the help."""
 

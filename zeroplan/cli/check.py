@@ -12,9 +12,10 @@ import click
 
 from zeroplan.catalog.files import LARGEST_CONFIG, STANDARD_INPUT, beside, read_text
 from zeroplan.check.accepted import WHAT, baseline, is_new, not_ignored, read_baseline
+from zeroplan.check.any_file import check_file
 from zeroplan.check.arguments import read_arguments
 from zeroplan.check.chosen import RuleSelection, names
-from zeroplan.check.files import CheckedFiles, check_arguments, check_file, findings_of, is_other
+from zeroplan.check.files import CheckedFiles, check_arguments, findings_of, is_other
 from zeroplan.check.finding import Finding
 from zeroplan.check.folder import configs
 from zeroplan.check.kind import OtherKindError
@@ -222,11 +223,14 @@ def _checked(path: str, name: str, text: str, inputs: CheckInputs, jobs: list[Jo
 
     def made(document: Document, setting: Setting, launch: AccelerateConfig | None) -> Setting:
         setting = setting_of(inputs, document, setting, launch)
+        taken.extend(setting.planned.taken if setting.planned is not None else ())
         if setting.planned is not None and setting.planned.job is not None:
             jobs.append(setting.planned.job)
         return setting
 
-    return check_file(name, text, inputs.setting, named, made)
+    taken: list[str] = []
+    checked = check_file(name, text, inputs.setting, named, made)
+    return replace(checked, notes=[*checked.notes, *dict.fromkeys(taken)])
 
 
 def _scope(inputs: CheckInputs, jobs: Sequence[Job]) -> Scope | None:

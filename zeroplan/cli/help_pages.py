@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-OF_A_JOB = ("ask", "estimate", "recommend", "compare", "diff", "matrix", "explain", "verify", "observe")
+OF_A_JOB = ("ask", "estimate", "recommend", "report", "compare", "diff", "matrix", "explain", "verify", "observe")
 SCOPE = (
     "Scope: training of one text model, whole, in part or by adapters (LoRA, QLoRA), every sequence of --seq tokens. "
     "Not planned: a second model (DPO, PPO), generation, evaluation, images, tensor or sequence parallelism."
@@ -34,9 +34,9 @@ FRONT: tuple[tuple[str, Rows], ...] = (
     ("Plan", (
         ("ask", "Five questions for a first plan"),
         ("recommend", "The fastest plan that fits, and its ds_config.json"),
+        ("report", "The same as a page to pass around, with charts"),
         ("estimate", "Memory and traffic of ZeRO 0 to 3"),
-        ("compare", "Strategies, cards or GPU counts side by side"),
-        ("matrix", "Models by strategies"),
+        ("compare, matrix", "Strategies, cards, GPU counts or models side by side"),
     )),
     ("Check", (
         ("check", "What DeepSpeed refuses or ignores in a config"),
@@ -89,6 +89,14 @@ PAGES: dict[str, Page] = {
             ("zeroplan recommend 13B --gpus 2x8xH100 -o -", "its ds_config.json"),
         ),
         ("word", "seq", "global_batch", "stage", *CARDS, "tokens", "why", "output", "folder", "target", *ANSWER),
+    ),
+    "report": Page(
+        (
+            ("zeroplan report 7B --gpus 8 --gpu a100", "writes plan.html"),
+            ("zeroplan report 7B --gpus 8 --gpu a100 -o plan.md", "its tables"),
+            ("zeroplan report gpt2-xl --gpu t4 --grid wide", "more settings to try"),
+        ),
+        ("word", "seq", "global_batch", "stage", *CARDS, "output", "form", "chart", "grid", "target", "force", "quiet"),
     ),
     "compare": Page(
         (

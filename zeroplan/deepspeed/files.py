@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,10 +15,13 @@ from zeroplan.errors import SpecError, shown
 USUAL = "ds_config.json"
 
 
-def write_whole(path: str, text: str, *, force: bool) -> None:
+def write_whole(path: str, text: str | bytes, *, force: bool) -> None:
     """Write `text` to `path` ('-' is standard output). Raises `SpecError` when something is there and not `force`."""
     if path == "-":
-        sys.stdout.write(text)
+        if isinstance(text, bytes):
+            sys.stdout.buffer.write(text)
+        else:
+            sys.stdout.write(text)
         return
     write_all({path: text}, force=force)
 
@@ -32,7 +35,7 @@ def check_output(path: str, *, force: bool, usual: str = USUAL) -> None:
     _check(path, _as_output(path), force=force, usual=usual)
 
 
-def write_all(texts: dict[str, str], *, force: bool, named: Callable[[str], str] = _as_output) -> None:
+def write_all(texts: Mapping[str, str | bytes], *, force: bool, named: Callable[[str], str] = _as_output) -> None:
     """Write each text to its path, all of them or none. Raises `SpecError` when something is there and not `force`.
 
     `named` is how errors call a path. Each text goes to a new file beside its target. When all are there they take
@@ -71,16 +74,17 @@ def write_folder(folder: str, texts: dict[str, str], *, force: bool) -> None:
 
 
 class Staged:
-    """A text in a file beside its target."""
+    """A text, or the bytes of a picture, in a file beside its target."""
 
-    def __init__(self, target: Path, text: str) -> None:
+    def __init__(self, target: Path, text: str | bytes) -> None:
         self.target = target
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         self.temporary, self.before = Path(temporary), Path(f"{temporary}.before")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            executable = 0o111 if text.startswith("#!") else 0
+            written = text if isinstance(text, bytes) else text.encode()
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(written)
+            executable = 0o111 if written.startswith(b"#!") else 0
             mode = target.stat().st_mode & 0o777 if target.exists() else (0o666 | executable) & ~_umask()
             self.temporary.chmod(mode)
         except BaseException:

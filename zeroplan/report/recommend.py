@@ -108,10 +108,17 @@ def who_turns_on(kind: str) -> str:
 
 
 def _plan_table(chosen: Candidate, run: TrainingRun | None) -> Table:
-    strategy, job = chosen.strategy, chosen.job
     grid = table(["", ""])
     grid.columns[1].justify = "left"
     grid.columns[1].no_wrap = False
+    for name, value in plan_rows(chosen, run):
+        grid.add_row(name, value)
+    return grid
+
+
+def plan_rows(chosen: Candidate, run: TrainingRun | None = None) -> list[tuple[str, str]]:
+    """The plan's settings and what they come to, each with its name."""
+    strategy, job = chosen.strategy, chosen.job
     sequences = strategy.micro_batch * strategy.micro_steps * job.ranks
     where = chosen.ledger.gpu.peak.phase.replace("first_", "the first step's ")
     rows = [
@@ -131,10 +138,7 @@ def _plan_table(chosen: Candidate, run: TrainingRun | None) -> Table:
         if tier.needed:
             rows.append((PLACES[key], f"{gib(tier.needed)}, up to {gib(tier.most)}; {_room(tier)}"))
     rows.append(("sent per GPU", f"{gb(chosen.ledger.sent(strategy.micro_steps))} a step"))
-    rows += [*_step(chosen), *(training.rows(run) if run else [])]
-    for name, value in rows:
-        grid.add_row(name, value)
-    return grid
+    return [*rows, *_step(chosen), *(training.rows(run) if run else [])]
 
 
 def _step(chosen: Candidate) -> list[tuple[str, str]]:

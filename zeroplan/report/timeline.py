@@ -29,8 +29,7 @@ def timeline(course: Sequence[Instant], counted: Ledger, width: int, *, whole: b
     """The step of one GPU, with its peak marked."""
     most = max(instant.bytes for instant in course)
     label = len(_axis(most))
-    phases = {phase: list(instants) for phase, instants in groupby(course, key=lambda instant: instant.phase)}
-    columns = {phase: _columns(phases[phase], share) for phase, share in _widths(phases, width - label).items()}
+    columns = in_columns(course, width - label)
     drawn = [instant for column in columns.values() for instant in column]
     rows = [_row(row, drawn, most, label) for row in range(ROWS, 0, -1)]
     peak = max(range(len(drawn)), key=lambda at: drawn[at].bytes)
@@ -43,23 +42,29 @@ def timeline(course: Sequence[Instant], counted: Ledger, width: int, *, whole: b
         Text(" " * (label + peak) + "▲", style="bold"),
         Text(f"{' ' * label}{gib(full.bytes)} in {full.phase}, {full.place}", style="bold"),
         Text.assemble(*((f"{glyph} {meaning}   ", colour) for _field, glyph, colour, meaning in KINDS)),
-        Text(" ".join(_notes(counted, whole=whole)), style="dim"),
+        Text(" ".join(notes(counted, whole=whole)), style="dim"),
     ]
 
 
-def _notes(counted: Ledger, *, whole: bool) -> list[str]:
+def in_columns(course: Sequence[Instant], width: int) -> dict[str, list[Instant]]:
+    """A step in so many columns, phase by phase: each the fullest of as many moments."""
+    phases = {phase: list(instants) for phase, instants in groupby(course, key=lambda instant: instant.phase)}
+    return {phase: _columns(phases[phase], share) for phase, share in _widths(phases, width).items()}
+
+
+def notes(counted: Ledger, *, whole: bool) -> list[str]:
     """What is drawn, and what is not."""
-    notes = [
+    drawn = [
         "Init, the last micro-step and the update of a later step.",
         "Across: moments in order, not seconds; each column shows the fullest of its own.",
     ]
     peak = counted.gpu.peak
     if peak.phase in FIRST:
         most = f"{gib(total(peak.lines))} in {peak.phase.replace('_', ' ')}, {peak.place}"
-        notes.append(f"The run's first step, which is not drawn, needs more: {most}.")
+        drawn.append(f"The run's first step, which is not drawn, needs more: {most}.")
     if not whole:
-        notes.append("Activations are closed forms here: forward and backward are known at their largest moments only.")
-    return notes
+        drawn.append("Activations are closed forms here: forward and backward are known at their largest moments only.")
+    return drawn
 
 
 def _axis(size: float) -> str:

@@ -21,6 +21,7 @@ from zeroplan.errors import ContradictionError, QuantityError, SpecError, Zeropl
 from zeroplan.request.options import OPTIONS, TRAINED, Options
 
 if TYPE_CHECKING:  # what reads a model takes longer to import than a file to check
+    from zeroplan.check.script_job import ScriptJob
     from zeroplan.request.request import Request
     from zeroplan.specs.cluster import Cluster
     from zeroplan.specs.model import Model
@@ -159,12 +160,37 @@ def setting_of(
         setting = replace(setting, reader=inputs.reader)
     elif launch is None and not setting.reader_is_known:
         setting = replace(setting, reader="hf" if setting.arguments is not None else guessed(document.config))
-    hindrance = ""
-    if inputs.model is None and setting.arguments is not None:
+    hindrance, taken = "", list[str]()
+    if setting.arguments is not None and (job := setting.arguments.job) is not None:
+        inputs, taken = _with_scripts(inputs, job)
+    elif inputs.model is None and setting.arguments is not None:
         inputs, hindrance = _with_named(inputs, setting.arguments)
     if inputs.cluster is None and inputs.model is None:
         return setting
-    return replace(setting, planned=_planned(inputs, document, setting, launch, hindrance))
+    planned = _planned(inputs, document, setting, launch, hindrance)
+    return replace(setting, planned=replace(planned, taken=tuple(taken)))
+
+
+def _with_scripts(inputs: CheckInputs, job: ScriptJob) -> tuple[CheckInputs, list[str]]:
+    """With the model that a script is given, where a card is named that it has to fit on, and with the length of its
+    sequences where there is a model; what of these is taken, or why the model is not, each a line.
+    """
+    taken: list[str] = []
+    if inputs.model is None:
+        if job.model is None or inputs.cluster is None or inputs.cluster.capacity is None:
+            return inputs, []
+        named, why = _named(job.model.value, online=False), job.hindrance
+        if not why and isinstance(named, ZeroplanError):
+            why = f"{job.model.option} {shown(job.model.value)} is no preset, folder or config.json"
+        if why or isinstance(named, ZeroplanError):
+            return inputs, [f"{job.model.place}: {why}: whether it fits is not judged (--model says of which)"]
+        inputs = inputs._replace(model=named, untrained=named)
+        taken.append(f"{job.model.place}: {job.model.option}: the model is {named.name}")
+    if job.seq is not None and inputs.options.seq is None:
+        inputs = inputs._replace(options=inputs.options.replace(seq=job.seq.value))
+        where = f"{job.seq.place}: " if job.seq.place else ""
+        taken.append(f"{where}{job.seq.option}: sequences of {int(job.seq.value):,} tokens")
+    return inputs, taken
 
 
 def _with_named(inputs: CheckInputs, arguments: Arguments) -> tuple[CheckInputs, str]:
@@ -212,12 +238,20 @@ def _planned(
     request = _request(options, model, document, setting)
     if isinstance(request, ZeroplanError):
         return Planned(cluster, model, reserve=reserve, hindrance=str(request))
-    silent = options.checkpointing is None and setting.arguments is None
+    silent = options.checkpointing is None and _says_nothing_of_checkpointing(setting.arguments)
     return Planned(
         request.cluster, model, request.jobs()[0], reserve, accepts_tight=options.accept == TIGHT,
         assumes_no_checkpointing=silent,
         assumes_one_gpu=not _states_gpus(options),
     )  # fmt: skip
+
+
+def _says_nothing_of_checkpointing(arguments: Arguments | None) -> bool:
+    """A script may do it by itself, whatever its arguments leave out."""
+    if arguments is None:
+        return True
+    name = "gradient_checkpointing"
+    return arguments.job is not None and arguments.stated(name) is None and not arguments(name)
 
 
 def _states_gpus(options: Options) -> bool:

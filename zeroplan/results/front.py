@@ -47,7 +47,7 @@ class Plans(Recommendation):
         row = Recommendation(
             chosen.job, _alone(self._rows, chosen), self.assumed, self.given, self.fewest, headroom=self.headroom
         )
-        row.target = self.target
+        row.target, row.stated = self.target, self.stated
         return row
 
     def screen(self, level: int = BRIEF) -> Screen:

@@ -55,6 +55,9 @@ class Recommendation(Result):
     written: WrittenFiles | None = None
     """What was written, where anything was."""
 
+    stated: Mapping[str, Any] | None = None
+    """The options that it is of, where these ask for one plan."""
+
     in_time: Fewest | None = None
     """Where the deadline is missed, the fewest GPUs that make it."""
 
@@ -148,7 +151,7 @@ class Recommendation(Result):
         from zeroplan.report.rendered import Screen
         from zeroplan.report.subject import scope_lines
 
-        quiet, outside = level == QUIET, [one for one in (self._flash, self._coded) if one]
+        quiet, outside = level == QUIET, self.outside
         summary = report.summary(self.job, self.search_result, self.run)
         if self.fewest:
             from zeroplan.report.sizing import fewest
@@ -187,6 +190,11 @@ class Recommendation(Result):
         from zeroplan.costs.ledger import ledger
 
         return chosen._replace(ledger=ledger(chosen.job, detail=Detail.EQUATIONS))
+
+    @property
+    def outside(self) -> list[Rejected]:
+        """What another package, or lines of code in the training script, would gain."""
+        return [one for one in (self._flash, self._coded) if one]
 
     def _reasons(self, *, quiet: bool) -> list[RenderableType]:
         if not self.why:

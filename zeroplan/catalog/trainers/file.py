@@ -43,7 +43,12 @@ def read_trainer_file(content: Mapping[str, Any], place: str, tool: str | None =
             place, f"a training file of {name}, which is not read", "one of LLaMA-Factory, axolotl or TRL, or a "
             "ds_config.json", "--config ds_config.json, and --lora 16 where adapters train",
         )  # fmt: skip
-    reader = READERS[name]
-    words = Words(name, content, place, converts=reader.converts)
+    return read_as(name, content, place)
+
+
+def read_as(tool: str, content: Mapping[str, Any], place: str) -> TrainerFile:
+    """As this tool reads it, whatever its keys tell. Raises `SpecError`."""
+    reader = READERS[tool]
+    words = Words(tool, content, place, converts=reader.converts)
     stated = reader.read(words)
-    return TrainerFile(name, place, stated, words.significant(reader.harmless), words.unread(reader.harmless))
+    return TrainerFile(tool, place, stated, words.significant(reader.harmless), words.unread(reader.harmless))

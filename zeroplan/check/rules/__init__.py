@@ -14,12 +14,15 @@ from zeroplan.check.rules import (
     fit,
     integration,
     launch,
+    llama_factory,
     machine,
     model,
     names,
     offload,
     optimizer,
+    overridden,
     precision,
+    processes,
     scheduler,
     trainer,
     upgrade,
@@ -29,7 +32,7 @@ from zeroplan.check.rules import (
 from zeroplan.check.subject import Subject
 
 ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
-         integration, machine, model, trainer, launch, upgrade, fit)
+         integration, machine, model, trainer, overridden, llama_factory, launch, processes, upgrade, fit)
 
 RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}
 """Every rule by its id, in order."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
-from zeroplan.check.launch import DEEPSPEED, FILE, SECTION, AccelerateConfig
+from zeroplan.check.launch import DEEPSPEED, FILE, PRECISION, SECTION, AccelerateConfig
 from zeroplan.check.rule import Rule, launching
 
 LINK = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
@@ -81,10 +81,11 @@ def not_read(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
             yield Hit("ZP811", (name,), f"{named(name)} is no key of Accelerate's: accelerate launch stops", write)
     if "distributed_type" not in config:
         yield Hit("ZP811", (SECTION,), "no distributed_type: accelerate launch stops", "distributed_type: DEEPSPEED")
-    elif config["distributed_type"] not in KINDS:
+    elif launch.kind not in KINDS:
         yield Hit("ZP811", ("distributed_type",), f"{said(config['distributed_type'])} for distributed_type: "
                   "accelerate launch stops", "distributed_type: DEEPSPEED")  # fmt: skip
-    precision = config.get("mixed_precision") if launch.is_deepspeed else None
+    is_read = launch.is_deepspeed and PRECISION not in launch.overrides
+    precision = config.get(PRECISION) if is_read else None
     if precision is False:
         yield Hit("ZP811", ("mixed_precision",), "no without quotes is false in YAML: accelerate launch stops",
                   "mixed_precision: 'no'")  # fmt: skip
@@ -109,12 +110,22 @@ def numbers(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
 def beside_a_file(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     if launch.config_file is None or not launch.is_deepspeed:
         return
-    paths: list[tuple[str, ...]] = [(SECTION, name) for name in launch.names if name in IN_CONFIG]
-    if launch.document.config.get("mixed_precision") is not None:
-        paths.append(("mixed_precision",))
-    for path in paths:
+    for path in _also_in_a_config(launch):
         yield Hit("ZP802", path, f"{path[-1]} beside {FILE}: Accelerate stops, the file itself must say it",
                   "delete it")  # fmt: skip
+
+
+def beside_the_scripts_config(launch: AccelerateConfig, config: str) -> Iterator[Hit]:
+    """`config`: what the script's own `deepspeed` names, which the Trainer hands to the same DeepSpeedPlugin."""
+    for path in _also_in_a_config(launch) if launch.is_deepspeed else ():
+        yield Hit("ZP802", path, f"{path[-1]} beside {said(config)}, which the script's own deepspeed names: "
+                  "Accelerate stops, that file must say it", "delete it")  # fmt: skip
+
+
+def _also_in_a_config(launch: AccelerateConfig) -> list[tuple[str, ...]]:
+    """Fields at which Accelerate stops where a ds_config is named."""
+    precision = launch.document.config.get(PRECISION) is not None and PRECISION not in launch.overrides
+    return [*((SECTION, name) for name in launch.names if name in IN_CONFIG), *([(PRECISION,)] if precision else [])]
 
 
 def initialisation(launch: AccelerateConfig, stage: Any) -> Iterator[Hit]:
@@ -131,10 +142,9 @@ def initialisation(launch: AccelerateConfig, stage: Any) -> Iterator[Hit]:
 
 
 def without_effect(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
-    config = launch.document.config
-    if launch.fields and not launch.is_deepspeed and config["distributed_type"] in KINDS:
-        yield Hit("ZP812", ("distributed_type",), f"{SECTION} is not read under distributed_type "
-                  f"{config['distributed_type']}", "distributed_type: DEEPSPEED")  # fmt: skip
+    if launch.fields and not launch.is_deepspeed and launch.kind in KINDS:
+        yield Hit("ZP812", ("distributed_type",), f"{SECTION} is not read under distributed_type {launch.kind}",
+                  "distributed_type: DEEPSPEED")  # fmt: skip
     for name in launch.fields:
         if name not in FIELDS:
             near = (difflib.get_close_matches(name, FIELDS, n=1) or [""])[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,10 @@ ENGINE = "runtime/engine.py:_do_sanity_check"
 TYPE, PARAMS = ("optimizer", "type"), ("optimizer", "params")
 FUSED = ("FusedAdam", "FusedLamb", "FusedLion", "DeepSpeedCPUAdam", "DeepSpeedCPULion", "DeepSpeedCPUAdagrad")
 """Classes that DeepSpeed itself makes of the type that stands instead: the same steps."""
+FAMILIES = {"adam": "AdamW", "lamb": "Lamb", "lion": "Lion", "adagrad": "Adagrad", "muon": "Muon"}
+"""Parts of the names that other libraries give to kinds of an optimizer, and DeepSpeed's type."""
+LIKELY = 0.8
+"""How near a name is to one that may have been meant."""
 TYPES = ("AdamW", "Adam", "Adagrad", "Lamb", "Lion", "Muon", "MuAdam", "MuAdamW", "MuSGD", "SGD")
 
 
@@ -79,14 +84,16 @@ def unknown_type(subject: Subject) -> Iterator[Hit]:
     for table, rule, why in ((REMOVED_OPTIMIZERS, "ZP601", "was removed from DeepSpeed"),
                              (NOT_OPTIMIZERS, "ZP602", "never was a type of DeepSpeed's")):  # fmt: skip
         for gone, instead in table.items():
-            if gone.lower() == kind.lower():
+            if gone.lower() == kind.lower().replace("_", ""):
                 same = gone in FUSED
                 yield Hit(rule, TYPE, f"{kind} {why}, which refuses it", f'"type": "{instead}"',
                           edits=valued(subject.document, TYPE, f'"{instead}"') if same else ())
                 return
     near = {name.lower(): name for name in (*TYPES, *(name.removeprefix("torch.") for name in CLASS_PARAMS))}
-    write = near[nearest(kind, near)]
-    if write != kind:
+    if near.get(kind.lower()) != kind:
+        close = difflib.get_close_matches(kind.lower(), near, n=1, cutoff=LIKELY)
+        family = next((instead for part, instead in FAMILIES.items() if part in kind.lower()), "AdamW")
+        write = near[close[0]] if close else family
         yield Hit("ZP602", TYPE,
                   f"{said(kind)} is no type of DeepSpeed's and no class of torch.optim: DeepSpeed refuses it",
                   f'"type": "{write}"', edits=answers.word(subject, TYPE, kind, near.values()))  # fmt: skip

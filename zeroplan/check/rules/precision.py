@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zeroplan.check.arguments import SWITCHES
 from zeroplan.check.edit import renamed
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
+from zeroplan.check.launch import HALVES
 from zeroplan.check.rule import Rule, example
 from zeroplan.check.rules.names import OK
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, LIGHTNING, TRAINER
@@ -95,7 +97,8 @@ def fp32(subject: Subject) -> Iterator[Hit]:
     training_args.py:1720, accelerate's set_mixed_precision); a bf16 that is off was meant so.
     """
     facts, arguments = subject.facts, subject.setting.arguments
-    if arguments is not None and subject.setting.reader == TRAINER and (arguments("fp16") or arguments("bf16")):
+    of_trainer = arguments if subject.setting.reader == TRAINER else None
+    if of_trainer is not None and any(of_trainer(half) is not False for half in SWITCHES):
         return
     if subject.setting.reader in (ACCELERATE, LIGHTNING) or subject.stated("bf16.enabled") is False:
         return
@@ -106,6 +109,11 @@ def fp32(subject: Subject) -> Iterator[Hit]:
                       "and trains in fp32 without", '"bf16": {"enabled": "auto"}', ADVICE)  # fmt: skip
         return
     autos = [part for part in ("fp16", "bf16") if subject.stated(f"{part}.enabled") == AUTO]
+    launched = HALVES.get(subject.setting.mixed_precision or "")
+    if launched in autos and arguments is not None and not subject.setting.by_launcher:
+        yield Hit("ZP309", (launched, "enabled"), f'mixed_precision {subject.setting.mixed_precision} of accelerate '
+                  'launch does not reach a config that the script is given: "auto" becomes what TrainingArguments say, '
+                  "false, and all is trained in fp32", f"--{launched} for the script", WARNING)  # fmt: skip
     if facts.dtype == "fp32" and not autos and facts.stated("torch_autocast.enabled") is not True:
         path = subject.spelled("bf16.enabled") or subject.spelled("fp16.enabled")
         yield Hit("ZP309", path, "neither fp16 nor bf16 is enabled: DeepSpeed trains in fp32, with twice the bytes",

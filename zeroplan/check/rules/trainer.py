@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zeroplan.catalog.trainers.tools import TRAINER as TOOL
-from zeroplan.check.arguments import Arguments
+from zeroplan.check.arguments import SWITCHES, Arguments
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named, said
 from zeroplan.check.finding import number as figure
+from zeroplan.check.launch import HALVES
 from zeroplan.check.rule import ISSUE, Rule, arguing, example
 from zeroplan.check.rules.names import STAGE_2, STAGE_3
 from zeroplan.check.setting import ACCELERATE, TRAINER
@@ -34,8 +35,6 @@ PAIRS = {
     "scheduler.params.warmup_max_lr": "learning_rate",
 }
 """Keys that the Trainer compares with an argument of its own."""
-OPTIMIZERS_OWN = {"optimizer.params.lr": 1e-3, "optimizer.params.eps": 1e-8}
-"""What DeepSpeed's Adam takes where a config says nothing (ops/adam/cpu_adam.py, fused_adam.py)."""
 AS_DEEPSPEEDS_OWN = ("adam", "adamw", "adamw_torch", "adamw_torch_fused", "lion", "lion_32bit")
 """What becomes DeepSpeed's optimizer for the CPU, or may be it."""
 AUTOS = ('{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": %s, "bf16": {"enabled": "auto"}, '
@@ -45,14 +44,6 @@ ONE_SEQUENCE = '{"bf16": true, "per_device_train_batch_size": 1}'
 ACCUMULATES = '{"bf16": true, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}'
 WARMUP = ', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}'
 LR = ', "optimizer": {"type": "AdamW", "params": {"lr": %s}}'
-SCHEDULES = {
-    "WarmupLR": ("constant_with_warmup",), "WarmupDecayLR": ("linear",),
-    "WarmupCosineLR": ("cosine", "cosine_with_min_lr"),
-}  # fmt: skip
-"""DeepSpeed's schedules, and what lr_scheduler_type calls them."""
-NOT_ADAM = ("sgd", "lion", "adagrad", "muon", "adafactor", "galore", "apollo", "8bit", "paged", "rmsprop", "lomo",
-            "schedule_free")  # fmt: skip
-"""Parts of the names of optimizers that the Trainer's optim has beside Adam."""
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -114,18 +105,6 @@ RULES: tuple[Rule, ...] = (
         arguing(STAGE_3 % "", '{"bf16": true, "per_device_train_batch_size": 1}'), ISSUE + "3938",
     ),
     Rule(
-        "ZP815", WARNING, "A schedule of the Trainer's that the config's takes the place of",
-        "transformers: integrations/deepspeed.py:deepspeed_optim_sched, run",
-        arguing(AUTOS % ('"auto"', "", WARMUP), '{"lr_scheduler_type": "cosine", "bf16": true}'),
-        arguing(AUTOS % ('"auto"', "", WARMUP), '{"lr_scheduler_type": "constant_with_warmup", "bf16": true}'), LINK,
-    ),
-    Rule(
-        "ZP816", WARNING, "An optimizer of the Trainer's that the config's takes the place of",
-        "transformers: integrations/deepspeed.py:deepspeed_optim_sched, run",
-        arguing(AUTOS % ('"auto"', "", LR % '"auto"'), '{"optim": "sgd", "bf16": true}'),
-        arguing(AUTOS % ('"auto"', "", LR % '"auto"'), '{"optim": "adamw_torch", "bf16": true}'), LINK,
-    ),
-    Rule(
         "ZP817", ERROR, "What the Trainer refuses beside DeepSpeed", "transformers: trainer.py, run: ValueError",
         arguing(AUTOS % ('"auto"', "", ""), '{"save_only_model": true, "load_best_model_at_end": true, "bf16": true}'),
         arguing(AUTOS % ('"auto"', "", ""), '{"save_only_model": true, "bf16": true}'), LINK,
@@ -136,12 +115,6 @@ RULES: tuple[Rule, ...] = (
         arguing(AUTOS % ('"auto"', "", ', "gradient_accumulation_steps": "auto"'), ACCUMULATES, transformers="4.46.1"),
         arguing(AUTOS % ('"auto"', "", ', "gradient_accumulation_steps": "auto"'), ACCUMULATES, transformers="4.47.1"),
         ISSUE + "6793",
-    ),
-    Rule(
-        "ZP818", WARNING, "An argument that does not reach DeepSpeed",
-        "transformers: integrations/deepspeed.py:trainer_config_process, run",
-        arguing(AUTOS % ('"auto"', "", ""), '{"max_grad_norm": 0.3, "bf16": true}'),
-        arguing(AUTOS % ('"auto"', "", ', "gradient_clipping": "auto"'), '{"max_grad_norm": 0.3, "bf16": true}'), LINK,
     ),
 )  # fmt: skip
 
@@ -162,7 +135,7 @@ def texts_for_numbers(arguments: Arguments) -> Iterator[Hit]:
 
 
 def batch_sizes(subject: Subject) -> Iterator[Hit]:
-    arguments = _of_trainer(subject)
+    arguments = subject.setting.trainer_arguments
     if arguments is None:
         return
     for key, name in BATCH.items():
@@ -186,7 +159,7 @@ def batch_sizes(subject: Subject) -> Iterator[Hit]:
 
 
 def values(subject: Subject) -> Iterator[Hit]:
-    arguments = _of_trainer(subject)
+    arguments = subject.setting.trainer_arguments
     if arguments is None:
         return
     pairs = {key: (name, arguments(name)) for key, name in PAIRS.items()}
@@ -198,31 +171,28 @@ def values(subject: Subject) -> Iterator[Hit]:
     warmup, most = arguments("warmup_steps"), arguments("max_steps")
     by_ratio = arguments.stated("warmup_ratio") is not None  # of all steps, whose number is not known here
     if not by_ratio and isinstance(warmup, int | float) and (1 <= warmup < INFINITE or not warmup):
-        pairs["scheduler.params.warmup_num_steps"] = ("warmup_steps", max(1, int(warmup)))
+        least = 0 if _fills_no_warmup(subject) else 1
+        pairs["scheduler.params.warmup_num_steps"] = ("warmup_steps", max(least, int(warmup)))
     if isinstance(most, int | float) and 0 < most < INFINITE:
         pairs["scheduler.params.total_num_steps"] = ("max_steps", int(most))
     for key, (name, value) in pairs.items():
-        stated = _written(subject, key)
+        stated = subject.written(key)
         if stated not in (None, AUTO) and value is not None and stated != value:
             yield _mismatch("ZP620", subject, key, name, value, arguments)
 
 
-def _written(subject: Subject, path: str) -> Any:
-    """Under this very name: the Trainer knows no other spellings."""
-    value: Any = subject.config
-    for part in path.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
-
-
-def _of_trainer(subject: Subject) -> Arguments | None:
-    return subject.setting.arguments if subject.setting.reader == TRAINER else None
+def _fills_no_warmup(subject: Subject) -> bool:
+    """Whether a warm-up of 0 steps stays 0: from 5.18 on the Trainer makes 1 of it (trainer_config_finalize)."""
+    version = subject.setting.transformers
+    return version is not None and number(version) < (5, 18)
 
 
 def _mismatch(rule: str, subject: Subject, key: str, name: str, value: Any, arguments: Arguments) -> Hit:
-    last = key.rpartition(".")[2]
-    return Hit(rule, tuple(key.split(".")), f"{said(subject.stated(key))} for {last}, {name} says {said(value)} "
-               f"({arguments.place(name)}): the Trainer stops", f'"{last}": "auto"')  # fmt: skip
+    last, says = key.rpartition(".")[2], f"says {said(value)} ({arguments.place(name)})"
+    if name == "warmup_steps" and value != arguments(name):
+        says = f"says {said(arguments(name))} ({arguments.place(name)}), of which the Trainer makes {said(value)}"
+    return Hit(rule, tuple(key.split(".")), f"{said(subject.stated(key))} for {last}, {name} {says}: the Trainer stops",
+               f'"{last}": "auto"')  # fmt: skip
 
 
 def foreign_optimizer(subject: Subject) -> Iterator[Hit]:
@@ -234,7 +204,7 @@ def foreign_optimizer(subject: Subject) -> Iterator[Hit]:
         return
     arguments, optimizer = setting.arguments, setting.optimizer
     if setting.reader == TRAINER and arguments is not None and optimizer is None:
-        optimizer = str(arguments("optim"))
+        optimizer = None if (stated := arguments("optim")) is None else str(stated)
     raw = setting.reader not in (TRAINER, ACCELERATE)
     if optimizer is None and setting.client_optimizer and raw:
         yield Hit("ZP516", subject.spelled("zero_optimization.offload_optimizer"), "the script's optimizer beside an "
@@ -260,18 +230,37 @@ def two_optimizers(subject: Subject) -> Iterator[Hit]:
 
 
 def mixed_precision(subject: Subject) -> Iterator[Hit]:
-    precision = subject.setting.precision
-    if subject.setting.reader != ACCELERATE or precision not in ("fp16", "bf16", "fp8"):
+    setting = subject.setting
+    stated = setting.precision if setting.reader == ACCELERATE else None
+    launched = setting.mixed_precision if setting.by_launcher and setting.arguments is None else None
+    if (half := HALVES.get(stated or launched or "")) is None:
         return
-    other = "bf16" if precision == "fp16" else "fp16"
+    other = "bf16" if half == "fp16" else "fp16"
     section = subject.config.get(other)
     if isinstance(section, dict) and str(section.get("enabled")).lower() == "true":
-        yield Hit("ZP803", (other, "enabled"), f"{other} here, mixed_precision {precision} in the script or launcher: "
-                  "Accelerate stops", '"enabled": "auto"')  # fmt: skip
+        does, severity = "Accelerate stops", ""
+        if not stated:  # the script is not read: it may be the Trainer's, whose own arguments win
+            does, severity = f"Accelerate stops, but where TrainingArguments turn {other} on", WARNING
+        yield Hit("ZP803", (other, "enabled"), f"{other} here, mixed_precision {stated or launched} in the script or "
+                  f"launcher: {does}", '"enabled": "auto"', severity)  # fmt: skip
+
+
+def filled_by_the_launcher(subject: Subject) -> Iterator[Hit]:
+    """Accelerate turns on what the launcher says before the Trainer compares it with its own arguments."""
+    setting, arguments = subject.setting, subject.setting.trainer_arguments
+    half = HALVES.get(setting.mixed_precision or "") if setting.by_launcher else None
+    if arguments is None or half is None or any(
+        arguments(name) is not False for name in (*SWITCHES, f"{half}_full_eval")
+    ):
+        return
+    if half not in subject.config or subject.written(f"{half}.enabled") == AUTO:
+        yield Hit("ZP620", (half, "enabled"), f"mixed_precision {setting.mixed_precision} of accelerate launch turns "
+                  f"{half} on, {half} says false ({arguments.place(half)}): the Trainer stops",
+                  f"--{half} for the script too")  # fmt: skip
 
 
 def evaluates_alone(subject: Subject) -> Iterator[Hit]:
-    arguments, facts = _of_trainer(subject), subject.facts
+    arguments, facts = subject.setting.trainer_arguments, subject.facts
     if arguments is None or facts.stage == 3 or arguments.stated("do_train") is not False:
         return
     if arguments.stated("do_eval") or arguments.stated("do_predict"):
@@ -295,11 +284,11 @@ def older_fillings(subject: Subject) -> Iterator[Hit]:
     stops = f"and DeepSpeed {setting.version} stops at that"
     warmup, prefetch = "scheduler.params.warmup_num_steps", "zero_optimization.stage3_prefetch_bucket_size"
     steps = subject.table.before("0.19.3") or (arguments is not None and arguments("warmup_steps"))
-    if _written(subject, warmup) == AUTO and number(version) < (5, 18) and not steps:
-        sure = arguments is not None and arguments.stated("warmup_ratio") is None
+    if subject.written(warmup) == AUTO and _fills_no_warmup(subject) and not steps:
+        sure = arguments is not None and arguments.stated("warmup_ratio") is None and arguments("warmup_steps") == 0
         yield Hit("ZP814", tuple(warmup.split(".")), f"transformers {version} fills in 0 where no warm-up is stated, "
                   f"{stops}", "warmup_steps: 1 in TrainingArguments, or transformers>=5.18", "" if sure else WARNING)
-    if _written(subject, prefetch) == AUTO and number(version) < (4, 45) and not subject.table.before("0.15.0"):
+    if subject.written(prefetch) == AUTO and number(version) < (4, 45) and not subject.table.before("0.15.0"):
         model = setting.planned.model if setting.planned else None
         hidden = model.shape.hidden if model is not None and model.shape is not None else None
         if subject.facts.stage == 3 and (hidden is None or hidden * hidden * 9 % 10):
@@ -309,41 +298,16 @@ def older_fillings(subject: Subject) -> Iterator[Hit]:
 
 
 def best_model(subject: Subject) -> Iterator[Hit]:
-    arguments, facts = _of_trainer(subject), subject.facts
+    arguments, facts = subject.setting.trainer_arguments, subject.facts
     if arguments is None or facts.stage != 3 or arguments("load_best_model_at_end") is not True:
         return
     yield Hit("ZP810", subject.spelled("zero_optimization.stage"), "load_best_model_at_end reads a checkpoint back "
               "beside all that training holds", "load_best_model_at_end: false; load it after training")  # fmt: skip
 
 
-def other_schedule(subject: Subject) -> Iterator[Hit]:
-    """A section of the config is what trains; the argument is not compared with it."""
-    arguments, section = _of_trainer(subject), subject.config.get("scheduler")
-    if arguments is None or not isinstance(section, dict):
-        return
-    argument, kind = "lr_scheduler_type", section.get("type")
-    name = arguments.stated(argument)
-    if isinstance(name, str) and isinstance(kind, str) and name not in SCHEDULES.get(kind, (name,)):
-        yield Hit("ZP815", ("scheduler", "type"), f"{kind} here and {arguments.spelled(argument)} {named(name)} "
-                  f"({arguments.place(argument)}): {kind} is what runs", "delete scheduler")  # fmt: skip
-
-
-def other_optimizer(subject: Subject) -> Iterator[Hit]:
-    """A section of the config is what trains; of the argument the Trainer says nothing."""
-    arguments, section = _of_trainer(subject), subject.config.get("optimizer")
-    if arguments is None or not isinstance(section, dict):
-        return
-    name, kind = arguments.stated("optim"), section.get("type")
-    if not isinstance(name, str) or not isinstance(kind, str) or not any(part in name for part in NOT_ADAM):
-        return
-    if not name.startswith(kind.lower()) or kind.lower().startswith("adam"):
-        yield Hit("ZP816", ("optimizer", "type"), f"{kind} here and {arguments.spelled('optim')} {named(name)} "
-                  f"({arguments.place('optim')}): {kind} is what steps", "delete optimizer")  # fmt: skip
-
-
 def refused_arguments(subject: Subject) -> Iterator[Hit]:
     """Pairs at which the Trainer stops; those before 4.45 are not known to."""
-    arguments, version = _of_trainer(subject), subject.setting.transformers
+    arguments, version = subject.setting.trainer_arguments, subject.setting.transformers
     if arguments is None:
         return
     severity = WARNING if version is not None and number(version) < (4, 45) else ""
@@ -359,7 +323,7 @@ def refused_arguments(subject: Subject) -> Iterator[Hit]:
 
 def accumulates_without_sync(subject: Subject) -> Iterator[Hit]:
     """Until 4.47.1 the Trainer accumulates in no_sync, which accelerate hands on to DeepSpeed until 1.9."""
-    arguments, version = _of_trainer(subject), subject.setting.transformers
+    arguments, version = subject.setting.trainer_arguments, subject.setting.transformers
     if version is None or number(version) >= (4, 47, 1) or subject.table.before("0.16.0") or subject.facts.stage < 2:
         return
     steps = subject.stated("gradient_accumulation_steps")
@@ -371,25 +335,7 @@ def accumulates_without_sync(subject: Subject) -> Iterator[Hit]:
                   f"at stage {subject.facts.stage}", "transformers>=4.47.1, or accelerate>=1.9")  # fmt: skip
 
 
-def without_their_keys(subject: Subject) -> Iterator[Hit]:
-    """Arguments whose key is absent: they fill "auto" alone, and DeepSpeed takes defaults of its own."""
-    arguments = _of_trainer(subject)
-    if arguments is None:
-        return
-    optimizer, clips = subject.config.get("optimizer"), subject.table.key("gradient_clipping")
-    own: dict[str, Any] = {"gradient_clipping": clips.default} if clips else {}
-    if isinstance(optimizer, dict) and str(optimizer.get("type")).lower() in ("adam", "adamw"):
-        own |= OPTIMIZERS_OWN
-    for key, default in own.items():
-        name = PAIRS[key]
-        value, (*section, last) = arguments.stated(name), key.split(".")
-        if value is None or _written(subject, key) is not None or arguments(name) == default:
-            continue
-        yield Hit("ZP818", tuple(section[:1]), f"no {last}: {name} {said(value)} ({arguments.place(name)}) does not "
-                  f"reach DeepSpeed, which takes {said(default)}", f'"{last}": "auto"')  # fmt: skip
-
-
 ARGUMENT_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (texts_for_numbers,)
-CHECKS = (batch_sizes, values, foreign_optimizer, two_optimizers, mixed_precision, evaluates_alone, print_steps,
-          best_model, older_fillings, other_schedule, other_optimizer, refused_arguments,
-          accumulates_without_sync, without_their_keys)  # fmt: skip
+CHECKS = (batch_sizes, values, foreign_optimizer, two_optimizers, mixed_precision, filled_by_the_launcher,
+          evaluates_alone, print_steps, best_model, older_fillings, refused_arguments,
+          accumulates_without_sync)  # fmt: skip

@@ -119,6 +119,7 @@ def _in_one_way(of: Recordable, way: Way, done: Sequence[Ran], experiments: Expe
         if shortest is None:
             continue
         with running(way, of):
+            model.alike = None  # beyond a window layers differ that are the same below it
             found = in_its_like(model, way, tokens[1], shortest, done) or fresh(model, way, tokens, shortest)
             if runs_otherwise_checkpointed(model, found[0], shortest):
                 told = model.as_checkpointed()

@@ -1,0 +1,16 @@
+"""The findings of a file, whatever it is: a launch script, or a config and what has or names one."""
+
+from __future__ import annotations
+
+from zeroplan.check.files import Beside, CheckedFiles, Made, check_config_file
+from zeroplan.check.kind import is_script
+from zeroplan.check.setting import Setting
+
+
+def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+    """Raises `SpecError` for what is no config at all, and for what is another's file."""
+    if is_script(name, text):
+        from zeroplan.check.script import started  # where there is such a file
+
+        return started(name, text, setting, beside, made)
+    return check_config_file(name, text, setting, beside, made)

@@ -1,0 +1,98 @@
+"""The findings of the configs that a launch script gives to the training runs that it starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+from zeroplan.check.check import MOST, placed
+from zeroplan.check.document import Document, ValueNode
+from zeroplan.check.files import Beside, CheckedFiles, Made, check_arguments, check_config_file, reached
+from zeroplan.check.finding import ERROR, said
+from zeroplan.check.json_reader import NotReadableError
+from zeroplan.check.kind import OtherKindError, read_document
+from zeroplan.check.launch import PRECISION, AccelerateConfig
+from zeroplan.check.launcher import SWIFT_OWN, Launch, launches
+from zeroplan.check.rules.launch import beside_the_scripts_config
+from zeroplan.check.rules.processes import PROCESS_CHECKS
+from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
+from zeroplan.check.setting import DEEPSPEED as RAW
+from zeroplan.errors import SpecError
+
+SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --config_file that is there"
+
+
+def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+    """The configs that a script gives to the training runs that it starts, with what it states of each."""
+    checked, left_out, others = CheckedFiles(texts={name: text}), list[tuple[str, str]](), list[OtherKindError]()
+    document = Document(name, text, ValueNode(0, len(text), members=[]))
+    for launch in launches(name, text, beside):
+        word, where = launch.named, f"{name}:{launch.line}"
+        of_processes = [placed(document, hit) for rule in PROCESS_CHECKS for hit in rule(launch)]
+        checked.findings += of_processes if launch.config is not None else []
+        if word is None or word.text is None:
+            left_out.append((where, "a config whose name follows from what no line sets"))
+        elif (file := beside(word.text)) is None:
+            own = word.text in SWIFT_OWN
+            left_out.append((where, f"{said(word.text)}, {'a config of ms-swift' if own else 'which is not there'}"))
+        else:
+            try:
+                inner = _given(launch, file, setting, beside, made)
+            except OtherKindError as error:
+                others.append(error)
+                continue
+            checked.findings += inner.findings
+            checked.findings += of_processes if launch.config is None else []  # its file names a config
+            checked.texts |= inner.texts
+            ranks = f", on {launch.gpus} GPU{'s' * (launch.gpus > 1)}" if launch.gpus else ""
+            checked.notes.append(f"{where}: {file[0]}, given to {launch.launcher}{ranks}")
+            if launch.arguments is not None and (other := launch.arguments.document.name) != name:
+                checked.notes.append(f"{where}: {other} has the script's arguments")
+            if launch.leaves_out:
+                checked.notes.append(f"{where}: {launch.leaves_out}: accelerate launch uses no DeepSpeed")
+            checked.notes += [f"{where}: --{each}, whose value no line sets: not compared" for each in launch.unknown]
+    if len(checked.texts) == 1 and not any(one.severity == ERROR for one in checked.findings):
+        if others and not left_out:
+            raise others[0]
+        place, found = left_out[0] if left_out else (name, "a script that gives no DeepSpeed config to a training run")
+        raise SpecError(place, found, SCRIPTS)
+    checked.notes += [f"{place}: {found}: not looked at" for place, found in left_out]
+    checked.notes += [f"{error}: not looked at" for error in others]
+    return checked
+
+
+def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+    """The findings of a config, of a training file's or of Accelerate's, that one run is given."""
+    precision = dict(launch.overrides).get(PRECISION)
+    setting = replace(setting, gpus=setting.gpus or launch.gpus, mixed_precision=precision)
+    if launch.config is None:
+        setting = replace(setting, arguments=setting.arguments or launch.arguments)
+        checked = check_config_file(*file, setting, beside, made, launch.overrides)
+        return _with_launchers(checked, launch, beside) if launch.training is not None else checked
+    checked = CheckedFiles()
+    setting = replace(setting, by_launcher=launch.reader == ACCELERATE)
+    if launch.arguments is not None and launch.reader != RAW:
+        setting = replace(setting, reader=TRAINER, arguments=launch.arguments)
+        checked.findings += check_arguments(launch.arguments)
+        checked.texts[launch.arguments.document.name] = launch.arguments.document.text
+    elif launch.reader == RAW or launch.unknown:
+        setting = replace(setting, reader=TRAINER if launch.unknown else RAW, reader_is_known=True)
+    findings, checked.texts[file[0]] = reached(*file, setting, made)
+    checked.findings += findings
+    return _with_launchers(checked, launch, beside) if launch.reader == TRAINER else checked
+
+
+def _with_launchers(checked: CheckedFiles, launch: Launch, beside: Beside) -> CheckedFiles:
+    """With what is wrong of a file of `accelerate launch` beside a config that the script itself is given."""
+    named, word = launch.named, launch.accelerate
+    file = beside(word.text) if word is not None and word.text else None
+    if file is None or named is None:
+        return checked
+    try:
+        document = read_document(*file, "an Accelerate config")
+    except NotReadableError:
+        return checked
+    hits = beside_the_scripts_config(AccelerateConfig(document, dict(launch.overrides)), named.text or "")
+    checked.findings += [placed(document, hit) for hit in islice(hits, MOST)]
+    checked.texts[file[0]] = file[1]
+    return checked
