@@ -44,7 +44,6 @@ from zeroplan.verify.recording.recorder import record  # noqa: E402
 from zeroplan.verify.recording.registered import registered  # noqa: E402
 from zeroplan.verify.recording.variants import Way  # noqa: E402
 from zeroplan.verify.stand_ins import PASS, MetaStandIns  # noqa: E402
-from zeroplan.verify.values import ValuedStandIns  # noqa: E402
 
 POINTS = ((2, 32), (3, 32), (2, 48), (3, 48), (4, 64), (2, 80), (5, 48))
 ELSEWHERE = ((6, 40), (2, 120))
@@ -158,7 +157,7 @@ def replayed(program, model, batch, seq):
 def test_bytes_are_torchs_at_other_sizes_and_with_frozen_weights(family):
     """Recorded with all weights training; then every other tensor, or all but norms, is frozen."""
     model = built(family)
-    program = grown([record(model, inputs(*point), Experiments(ValuedStandIns())) for point in POINTS], POINTS)
+    program = grown([record(model, inputs(*point), Experiments()) for point in POINTS], POINTS)
     names = [name for name, _parameter in model.named_parameters()]
     frozen = {"nothing": (), "every other": names[1::2], "all but norms": [name for name in names if "norm" not in name]}
     for what, still in frozen.items():
@@ -171,7 +170,7 @@ def test_bytes_are_torchs_at_other_sizes_and_with_frozen_weights(family):
 def test_layers_that_hand_a_bias_on_are_recorded_once():
     """T5's first makes it, and each returns what it is given beside its own."""
     model, point = built("t5", num_layers=4), (3, 48)
-    experiments = Experiments(ValuedStandIns())
+    experiments = Experiments()
     alike = identical_layers(model, inputs(2, 32), experiments)
     assert alike.keys() == {"encoder.block.2", "decoder.block.2", "decoder.block.3"}
     folded, plain = (record(model, inputs(*point), experiments, known) for known in (alike, {}))
@@ -189,7 +188,7 @@ def both():
     def trees(family):
         if family not in known:
             model = built(family)
-            recorded = assemble(registered(model), record(model, inputs(2, 32), Experiments(ValuedStandIns())))
+            recorded = assemble(registered(model), record(model, inputs(2, 32), Experiments()))
             model_type, config = read_config(json.loads(model.config.to_json_string(use_diff=False)), "case")
             known[family] = recorded, model_of(model_type, config, name="case", source="case").profile.root
         return known[family]

@@ -46,6 +46,7 @@ KINDS: tuple[type[Any], ...] = (
     RecordedParameter, RecordedBuffer, ModuleRecord, Shape, ModelInput, Variant, Recording, Images, Keeps,
 )  # fmt: skip
 """Types of rows, by their number; one that is new comes last."""
+NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 LARGEST = 64_000_000
 """Bytes of a file's text; a dense model's has under one million."""
 CUT_OFF = "something that is cut off, or no JSON"
@@ -61,15 +62,16 @@ class _Rows:
         self.seen: dict[int, tuple[Any, Any]] = {}
 
     def written(self, value: Any) -> Any:
-        if value is None or isinstance(value, int | float | str):
+        if value is None or isinstance(value, (int, str, float)):
             return value
-        if isinstance(value, Mapping):
-            return [[self.written(key), self.written(each)] for key, each in value.items()]
-        if type(value) not in KINDS:
+        kind = NUMBERS.get(type(value))
+        if kind is None:
+            if isinstance(value, Mapping):
+                return [[self.written(key), self.written(each)] for key, each in value.items()]
             return [self.written(each) for each in value]
         if id(value) not in self.seen:
-            row = [KINDS.index(type(value)), *[self.written(each) for each in value]]
-            text = json.dumps(row)
+            row = [kind, *[self.written(each) for each in value]]
+            text = repr(row)
             if text not in self.known:
                 self.known[text] = len(self.rows)
                 self.rows.append(row)

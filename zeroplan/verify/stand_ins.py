@@ -91,7 +91,7 @@ class MetaStandIns(StandIns):
         made: Any = PASS
         if func is aten.is_pinned.default:
             made = first.untyped_storage()._cdata in self.pinned
-        elif first.device.type == "cpu":
+        elif first.is_cpu:
             if func is aten.copy_.default and args[1].device.type == "meta":
                 made = first
         elif func is aten._local_scalar_dense.default:
@@ -165,7 +165,7 @@ def _on_cpu(device: Any) -> bool:
 def _large_on_host(args: Any, kwargs: Any) -> bool:
     for value in (*args, *kwargs.values()):
         for entry in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(entry, torch.Tensor) and entry.device.type == "cpu" and entry.numel() > HOST_COMPUTED:
+            if isinstance(entry, torch.Tensor) and entry.is_cpu and entry.numel() > HOST_COMPUTED:
                 return True
     return False
 

@@ -7,7 +7,7 @@ where they follow from whole numbers alone, as weights of a pooling by places do
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,13 +31,20 @@ INDEXING = frozenset({aten.index.Tensor, aten.index_put.default, aten.index_put_
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """Those in arguments or results, in order."""
+    tensors: list[torch.Tensor] = []
+    _gather(value, tensors)
+    return tensors
+
+
+def _gather(value: Any, tensors: list[torch.Tensor]) -> None:
     if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list | tuple):
-        return []
-    return [tensor for each in value for tensor in tensors_in(each)]
+        tensors.append(value)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            _gather(each, tensors)
+    elif isinstance(value, dict):
+        for each in value.values():
+            _gather(each, tensors)
 
 
 def is_whole(tensor: torch.Tensor) -> bool:
@@ -52,11 +59,20 @@ def _is_cpu(device: Any) -> bool:
     return device is not None and torch.device(device).type == "cpu"
 
 
+Run = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
+
+
+def _run(function: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    return function(*args, **named)
+
+
 class ValuedStandIns(MetaStandIns):
     """And values where they are known."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Run = _run) -> None:
+        """`run`: gives what an operator makes on the meta device."""
         super().__init__()
+        self.run = run
         self.values: Any = WeakTensorKeyDictionary()
         self.places: dict[int, dict[Any, torch.Tensor]] = {}
         """The same by storage and layout: what an operator has saved comes back as another tensor."""
@@ -75,14 +91,18 @@ class ValuedStandIns(MetaStandIns):
 
     def value_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """None where it is not known."""
-        if tensor in self.values or tensor.device.type != "meta":
-            return self.values.get(tensor)
-        return self.places.get(tensor.untyped_storage()._cdata, {}).get(_layout(tensor))
+        of_storage = self.places.get(tensor.untyped_storage()._cdata)
+        if of_storage is None:
+            return None
+        value = self.values.get(tensor)
+        return of_storage.get(_layout(tensor)) if value is None and tensor.is_meta else value
 
     def dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not self.reads:
             return super().dispatched(func, args, kwargs)
         tensors = tensors_in((args, kwargs))
+        if tensors and all(each.is_meta and self.value_of(each) is None for each in tensors):
+            return super().dispatched(func, args, kwargs)
         made = self._by_value(func, args, kwargs, tensors)
         made = super().dispatched(func, args, kwargs) if made is PASS else made
         if made is not PASS or not all(self._has_value(each) for each in tensors):
@@ -104,13 +124,17 @@ class ValuedStandIns(MetaStandIns):
         return made
 
     def _has_value(self, tensor: torch.Tensor) -> bool:
-        return tensor.device.type == "cpu" or self.value_of(tensor) is not None
+        return tensor.is_cpu or self.value_of(tensor) is not None
 
     def _value(self, value: Any) -> Any:
-        """Of an argument, on the CPU."""
+        """Of arguments, on the CPU."""
         if isinstance(value, torch.Tensor):
             known = self.value_of(value)
             return value if known is None else known
+        if isinstance(value, (list, tuple)):
+            return type(value)([self._value(each) for each in value])
+        if isinstance(value, dict):
+            return {name: self._value(each) for name, each in value.items()}
         return torch.device("cpu") if isinstance(value, torch.device) else value
 
     def _number(self, value: Any) -> Any:
@@ -118,13 +142,13 @@ class ValuedStandIns(MetaStandIns):
 
     def _beside(self, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Any:
         """The result, with its values where it is whole numbers on the meta device."""
-        made = func(*args, **kwargs)
+        made = self.run(func, args, kwargs)
         results = tensors_in(made)
-        wanted = [each for each in results if each.device.type == "meta"]
+        wanted = [each for each in results if each.is_meta]
         small = all(each.numel() <= (LARGEST if is_whole(each) else LARGEST_FLOATS) for each in wanted)
         if len(wanted) != len(results) or not wanted or not small or func is aten.empty.memory_format:
             return made
-        values = func(*tree_map(self._value, args), **tree_map(self._value, kwargs))
+        values = func(*self._value(args), **self._value(kwargs))
         for each, value in zip(results, tensors_in(values), strict=True):
             if not any(each is other for other in tensors):
                 self.known(each, value)
@@ -132,7 +156,7 @@ class ValuedStandIns(MetaStandIns):
 
     def _on_meta(self, func: Any, args: Any, kwargs: Any) -> Any:
         """What an operator makes of values, by their size."""
-        values = func(*tree_map(self._value, args), **tree_map(self._value, kwargs))
+        values = func(*self._value(args), **self._value(kwargs))
 
         def on_meta(value: Any) -> Any:
             return self.known(value.to("meta"), value) if isinstance(value, torch.Tensor) else value

@@ -5,6 +5,7 @@ tensors numbered within it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from zeroplan.architectures.recorded.program import (
@@ -18,10 +19,12 @@ from zeroplan.architectures.recorded.program import (
     Program,
     Ref,
     Release,
+    Result,
     Saved,
 )
 from zeroplan.verify.recording.experiments import Call as OperatorCall
-from zeroplan.verify.recording.experiments import Experiments, Lies
+from zeroplan.verify.recording.experiments import Experiments
+from zeroplan.verify.recording.lies import Lies
 
 TAKEN = Layout((), (), 0)
 
@@ -42,6 +45,12 @@ class Opened:
         self.returned: tuple[int, ...] = ()
         self.result: Any = None
         """What it returns, with a `GivenTensor` for each; None where there is more in it than tensors."""
+
+    @cached_property
+    def used(self) -> tuple[int, ...]:
+        """Tensors from outside that it is given or reads, in order, once it has been recorded."""
+        read = (number for step in self.steps for number in (*_used(step), *_held(step)) if number not in self.made)
+        return tuple(dict.fromkeys((*self.given, *read)))
 
 
 class GivenTensor:
@@ -77,15 +86,11 @@ class Programs:
         if opened.path in self.alike:
             given = tuple(dict.fromkeys(opened.given))
             return self.made[self.alike[opened.path].path], given, opened.returned[:1]
-        later = [wanted]
-        for step in reversed(opened.steps):
-            later.append(later[-1] | _used(step))
-        later.reverse()
-        inner: list[Any] = []
-        for step, after in zip(opened.steps, later[1:], strict=True):
-            inner.append(self.of(step, after) if isinstance(step, Opened) else step)
-        used = (number for step in opened.steps for number in _in_order(step) if number not in opened.made)
-        inputs = tuple(dict.fromkeys((*opened.given, *used)))
+        inner: dict[int, tuple[Program, tuple[int, ...], tuple[int, ...]]] = {}
+        for step, later in _with_later(opened, wanted):
+            inner[id(step)] = self.of(step, later)
+        read = (number for step in opened.steps for number in _used(step) if number not in opened.made)
+        inputs = tuple(dict.fromkeys((*opened.given, *read)))
         numbers = {number: at for at, number in enumerate(inputs)}
 
         def local(number: int) -> int:
@@ -93,9 +98,9 @@ class Programs:
 
         prefix = f"{opened.path}." if opened.path else ""
         steps: list[Operator | Call | Release | Keeps] = []
-        for step, made in zip(opened.steps, inner, strict=True):
+        for step in opened.steps:
             if isinstance(step, Opened):
-                program, given, outputs = made
+                program, given, outputs = inner[id(step)]
                 path = _local_path(step.path, prefix)
                 inside = tuple(map(local, given)), tuple(map(local, outputs))
                 of_hooks = (tuple([local(each) for each in several if each in numbers])
@@ -116,13 +121,13 @@ class Programs:
     def operator(self, step: Operator, local: Callable[[int], int], prefix: str) -> Operator:
         """With its tensors numbered within a call, and what its backward runs."""
         refs = tuple([_local_ref(ref, local, prefix) for ref in step.inputs])
-        results = tuple([each._replace(number=local(each.number)) for each in step.results])
+        results = tuple([Result(local(each.number), *each[1:]) for each in step.results])
         base = None if step.base is None else local(step.base)
         call = self.calls.get(id(step))
         backward = self.backward(*call) if call else {}
         if step.causal:
             backward = {needs: each._replace(causal=True) for needs, each in backward.items()}
-        return step._replace(inputs=refs, results=results, backward=backward, base=base)
+        return Operator(step.name, refs, results, backward, base, step.flops, step.causal)
 
     def backward(
         self, call: OperatorCall, may_need: list[int], between: list[Lies]
@@ -160,21 +165,26 @@ def _local_path(path: str, prefix: str) -> str:
     return path.removeprefix(prefix) if path.startswith(prefix) else f"/{path}"
 
 
-def _in_order(step: Any) -> Iterator[int]:
+def _used(step: Any) -> tuple[int, ...]:
+    """Tensors that a step is given or reads, in order."""
+    if isinstance(step, Operator):
+        refs = tuple([ref for ref in step.inputs if isinstance(ref, int)])
+        return refs if step.base is None else (*refs, step.base)
     if isinstance(step, Opened):
-        yield from step.given
-        for each in step.steps:
-            yield from (number for number in _in_order(each) if number not in step.made)
-            if isinstance(each, Release):
-                yield from (number for number in each.tensors[:1] if number not in step.made)
-    elif isinstance(step, Keeps):
-        yield from step.tensors
-    elif isinstance(step, Operator):
-        yield from (ref for ref in step.inputs if isinstance(ref, int))
-        if step.base is not None:
-            yield step.base
+        return step.used
+    return step.tensors if isinstance(step, Keeps) else ()
 
 
-def _used(step: Any) -> set[int]:
-    """Tensors that a step reads; of a release one of those that have the storage, which Python holds until then."""
-    return set(step.tensors[:1]) if isinstance(step, Release) else set(_in_order(step))
+def _held(step: Any) -> tuple[int, ...]:
+    """Of a release one of the tensors that have the storage, which Python holds until then."""
+    return step.tensors[:1] if isinstance(step, Release) else ()
+
+
+def _with_later(opened: Opened, wanted: set[int]) -> Iterator[tuple[Opened, set[int]]]:
+    """The calls in one, and what of the tensors that each makes is used after it. `wanted`: what is used later."""
+    later, result = set(wanted), []
+    for step in reversed(opened.steps):
+        if isinstance(step, Opened):
+            result.append((step, step.made & later))
+        later.update(_used(step), _held(step))
+    return reversed(result)

@@ -23,9 +23,10 @@ from zeroplan.architectures.recorded.program import (
     Extent,
     Freed,
     GradientOf,
-    Layout,
     Saved,
 )
+from zeroplan.verify.recording.dispatch_cache import DispatchCache
+from zeroplan.verify.recording.lies import Lies, filled
 from zeroplan.verify.recording.products import flops
 from zeroplan.verify.stand_ins import PASS, MetaStandIns
 from zeroplan.verify.values import ValuedStandIns, tensors_in
@@ -33,32 +34,6 @@ from zeroplan.verify.values import ValuedStandIns, tensors_in
 Needs = tuple[bool, ...]
 MOST_CHOICES = 4
 """Inputs up to which all choices are tried; of more, all of them, one, or all but one."""
-
-
-class Lies(NamedTuple):
-    """How a tensor lies in its storage, which has others of the call's tensors too."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: torch.dtype
-    offset: int
-    device: str
-
-    @classmethod
-    def of(cls, tensor: torch.Tensor) -> Lies:
-        place = tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, tensor.storage_offset(), tensor.device.type
-        return cls(*place)
-
-    @property
-    def layout(self) -> Layout:
-        shape, strides = (tuple([Extent(each) for each in sizes]) for sizes in (self.shape, self.strides))
-        return Layout(shape, strides, self.dtype.itemsize)
-
-    def made(self) -> torch.Tensor:
-        reach = [(size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True)]
-        elements = self.offset + (sum(reach) + 1 if all(self.shape) else 0)
-        flat = torch.empty(elements, dtype=self.dtype, device=self.device)
-        return flat.as_strided(self.shape, self.strides, self.offset)
 
 
 class Call(NamedTuple):
@@ -81,48 +56,28 @@ class Call(NamedTuple):
         return self.function, repr(self.arguments), self.inputs, self.base, tuple(values)
 
 
-class Place:
-    """Stands in a call's arguments for a tensor."""
-
-    def __repr__(self) -> str:
-        return "tensor"
-
-
-def is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
-
-
-def filled(arguments: Any, tensors: Iterator[torch.Tensor]) -> Any:
-    """The arguments with tensors in their places."""
-    if isinstance(arguments, Place):
-        return next(tensors)
-    if isinstance(arguments, list | tuple):
-        return type(arguments)([filled(each, tensors) for each in arguments])
-    if isinstance(arguments, dict):
-        return {name: filled(each, tensors) for name, each in arguments.items()}
-    return arguments
-
-
 class StoodIn(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
     """What stands in for operators does so below autograd."""
 
-    def __init__(self, stand_ins: MetaStandIns) -> None:
+    def __init__(self, stand_ins: MetaStandIns, cache: DispatchCache) -> None:
         super().__init__()
-        self.stand_ins = stand_ins
+        self.stand_ins, self.cache = stand_ins, cache
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = self.stand_ins.dispatched(func, args, kwargs or {})
-        return func(*args, **(kwargs or {})) if made is PASS else made
+        return self.cache.run(func, args, kwargs or {}) if made is PASS else made
 
 
 class StorageLog(StoodIn):
     """Storages that are made, and go again, as `steps`."""
 
-    def __init__(self, stand_ins: MetaStandIns, known: set[int]) -> None:
-        super().__init__(stand_ins)
+    def __init__(self, stand_ins: MetaStandIns, cache: DispatchCache, known: set[int]) -> None:
+        super().__init__(stand_ins, cache)
         self.known = known
         self.steps: list[Allocated | Freed] = []
         self.numbers: dict[int, int] = {}
+        self.live: list[Any] = []
+        """What says that a storage goes."""
         self.flops = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -138,7 +93,7 @@ class StorageLog(StoodIn):
             return
         number = self.numbers[key] = len(self.steps)
         self.steps.append(Allocated(number, Extent(storage.nbytes())))
-        weakref.finalize(storage, self.gone, key)
+        self.live.append(weakref.ref(storage, lambda _dead: self.gone(key)))
 
     def gone(self, key: int) -> None:
         if (number := self.numbers.pop(key, None)) is not None:
@@ -148,8 +103,9 @@ class StorageLog(StoodIn):
 class Experiments:
     """Those of a model's recordings: a call like one before is not run again."""
 
-    def __init__(self, stand_ins: ValuedStandIns) -> None:
-        self.stand_ins = stand_ins
+    def __init__(self) -> None:
+        self.cache = DispatchCache()
+        self.stand_ins = ValuedStandIns(self.cache.run)
         self.known: dict[Any, dict[Needs, Backward]] = {}
 
     def backward(self, call: Call, may_need: Sequence[int]) -> dict[Needs, Backward]:
@@ -166,7 +122,7 @@ class Experiments:
         """None where nothing that it gives has a gradient."""
         with torch.no_grad():
             lies = [call.base if call.base and at == call.written else each for at, each in enumerate(call.inputs)]
-            leaves = [each.made() for each in lies]
+            leaves = [each.empty() for each in lies]
         for at, value in call.values:
             self.stand_ins.known(leaves[at], value)
         for leaf, need in zip(leaves, needs, strict=True):
@@ -185,7 +141,7 @@ class Experiments:
                 given[call.written] = whole.as_strided(view.shape, view.strides, view.offset)
             arguments, named = filled(call.arguments, iter(given))
             saving = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
-            with StoodIn(self.stand_ins), saving:
+            with StoodIn(self.stand_ins, self.cache), saving:
                 made = call.function(*arguments, **named)
         results = [whole] if call.base else tensors_in(made)
         gets = [each for each in results if each.requires_grad]
@@ -205,7 +161,7 @@ class Experiments:
         given = [torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in results]
         incoming = [each.untyped_storage()._cdata for each in given]
         there = known | {each.untyped_storage()._cdata for each in (*leaves, *saved, *given)}
-        log = StorageLog(self.stand_ins, there)
+        log = StorageLog(self.stand_ins, self.cache, there)
         with log:
             gradients = gradients_of(results, leaves, given)
         of = tuple([None if each is None else _gradient(each, incoming, log) for each in gradients])

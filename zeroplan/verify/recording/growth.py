@@ -8,11 +8,13 @@ from functools import lru_cache
 from math import lcm
 from typing import Any
 
-from zeroplan.architectures.recorded.program import Extent, Program
+from zeroplan.architectures.recorded.program import Extent
 
 Point = tuple[int, int]
 """A batch and a sequence."""
 TERMS = range(len(Extent._fields) - 1)
+FIXED = Extent(0)[1:]
+"""Beside the constant of an extent that does not grow."""
 OF_SEQUENCE, OF_BATCH = (0, 2, 5), (0, 1)
 """Terms that one sequence alone, and sequences of one length, can tell apart."""
 
@@ -41,44 +43,43 @@ def at_point(value: Any, point: Point) -> Any:
 
     def at(value: Any) -> Any:
         if isinstance(value, Extent):
-            return Extent(value.at(*point))
-        if isinstance(value, tuple):
-            if id(value) not in known:
-                parts = [at(each) for each in value]
-                known[id(value)] = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-            return known[id(value)]
-        if isinstance(value, dict):
-            return {key: at(each) for key, each in value.items()}
-        return value
+            return value if value[1:] == FIXED else Extent(value.at(*point))
+        if not isinstance(value, tuple | dict):
+            return value
+        if id(value) not in known:
+            parts = value.values() if isinstance(value, dict) else value
+            known[id(value)] = _like(value, [at(each) if isinstance(each, tuple | dict) else each for each in parts])
+        return known[id(value)]
 
     return at(value)
+
+
+def _like(value: Any, parts: Sequence[Any]) -> Any:
+    """A tuple or a mapping of other parts."""
+    if isinstance(value, dict):
+        return dict(zip(value, parts, strict=True))
+    return value._make(parts) if hasattr(value, "_make") else tuple(parts)
 
 
 class _Growth:
     def __init__(self, points: tuple[Point, ...], chunk: int) -> None:
         self.points, self.chunk = points, chunk
-        self.programs: dict[tuple[int, ...], Program] = {}
-        """By the identities of those recorded: identical layers may share one."""
+        self.known: dict[tuple[int, ...], Any] = {}
+        """By the identities of those recorded: identical layers share a program, and like operators a backward."""
+        self.extents: dict[tuple[int, ...], Extent] = {}
 
     def grown(self, recorded: Sequence[Any]) -> Any:
         first = recorded[0]
         if isinstance(first, Extent):
-            return _extent(tuple([each.constant for each in recorded]), self.points, self.chunk)
-        if any(type(each) is not type(first) for each in recorded):
+            return self._extent(tuple([each.constant for each in recorded]))
+        if len(set(map(type, recorded))) > 1:
             raise NotOneProgramError(f"{first} at {self.points[0]}, other things elsewhere")
-        if isinstance(first, Program):
+        if isinstance(first, tuple | dict):
             key = tuple(map(id, recorded))
-            if key not in self.programs:
-                self.programs[key] = Program(*self._together(recorded))
-            return self.programs[key]
-        if isinstance(first, tuple):
-            parts = self._together(recorded)
-            return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
-        if isinstance(first, dict):
-            if any(each.keys() != first.keys() for each in recorded):
-                raise NotOneProgramError("other choices of gradients")
-            return {key: self.grown([each[key] for each in recorded]) for key in first}
-        if any(each != first for each in recorded):
+            if key not in self.known:
+                self.known[key] = _like(first, self._together(recorded))
+            return self.known[key]
+        if recorded.count(first) < len(recorded):
             raise NotOneProgramError(f"{first} at {self.points[0]}, {recorded} in all")
         return first
 
@@ -87,10 +88,18 @@ class _Growth:
         if len({len(each) for each in recorded}) > 1:
             what = f"{len(first)} of {type(first).__name__} at {self.points[0]}, not as many elsewhere"
             raise NotOneProgramError(what)
-        return [self.grown(each) for each in zip(*recorded, strict=True)]
+        if not isinstance(first, dict):
+            return [self.grown(each) for each in zip(*recorded, strict=True)]
+        if any(each.keys() != first.keys() for each in recorded):
+            raise NotOneProgramError("other choices of gradients")
+        return [self.grown([each[key] for each in recorded]) for key in first]
+
+    def _extent(self, values: tuple[int, ...]) -> Extent:
+        if values not in self.extents:
+            self.extents[values] = _extent(values, self.points, self.chunk)
+        return self.extents[values]
 
 
-@lru_cache(maxsize=4096)
 def _extent(values: tuple[int, ...], points: tuple[Point, ...], chunk: int) -> Extent:
     if len(set(values)) == 1:
         return Extent(values[0])

@@ -112,7 +112,7 @@ def recording(
         found = f"{kind.__name__}, which stops on torch's meta device: {_line(error)}"
         raise SpecError(place, found, "a model that runs there") from error
     model = of.build("bf16", ways[0].attention)
-    modules = registered(model, _dtypes(of, ways[0].attention))
+    modules = registered(model, _dtypes(of, ways[0].attention, model))
     check_modules(modules, programs, f"{place}: {kind.__name__}")
     return Recording(
         name, config.model_type, kind.__name__, task.loss, task.labels,
@@ -277,9 +277,9 @@ def as_under_zero_init(dtype: torch.dtype) -> Iterator[None]:
             setattr(torch, name, make)
 
 
-def _dtypes(of: Recordable, attention: str) -> dict[str, str]:
+def _dtypes(of: Recordable, attention: str, in_bf16: torch.nn.Module) -> dict[str, str]:
     """Of each buffer, as `Model.buffers` has them."""
-    wide, narrow = (dict(of.build(dtype, attention).named_buffers()) for dtype in ("fp32", "bf16"))
+    wide, narrow = (dict(each.named_buffers()) for each in (of.build("fp32", attention), in_bf16))
     with as_under_zero_init(torch.bfloat16):
         model = of.build("bf16", attention)
     partitioned, kept = dict(model.named_buffers()), getattr(model, "_keep_in_fp32_modules_strict", None) or ()

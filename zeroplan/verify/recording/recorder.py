@@ -35,9 +35,11 @@ from zeroplan.architectures.recorded.program import (
 from zeroplan.verify.inputs import Inputs
 from zeroplan.verify.recording.calls import GivenTensor, Like, Opened, Programs
 from zeroplan.verify.recording.experiments import Call as OperatorCall
-from zeroplan.verify.recording.experiments import Experiments, Lies, Place, is_tensor
+from zeroplan.verify.recording.experiments import Experiments
 from zeroplan.verify.recording.flash_package import flash_package
+from zeroplan.verify.recording.lies import Lies, emptied, is_tensor
 from zeroplan.verify.recording.products import flops, is_causal
+from zeroplan.verify.recording.registered import outside
 from zeroplan.verify.stand_ins import PASS
 from zeroplan.verify.values import INDEXING, ValuedStandIns, tensors_in
 
@@ -54,7 +56,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
     ) -> None:  # fmt: skip
         """`alike`: layers that return what they are given, by the layer before them whose program they run."""
         super().__init__()
-        self.model, self.stand_ins = model, stand_ins
+        self.model, self.stand_ins, self.cache = model, stand_ins, experiments.cache
         self.names = {
             tensor.untyped_storage()._cdata: name
             for several in (model.named_parameters(), model.named_buffers())
@@ -68,7 +70,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         """Tensors by the storage that they have."""
         self.first: dict[int, Lies] = {}
         self.gone: list[int] = []
-        self.live: set[int] = set()
+        self.live: dict[int, Any] = {}
+        """What says that a storage goes, by the storage."""
         self.count = 0
         self.calls: dict[int, tuple[OperatorCall, list[int], list[Lies]]] = {}
         """Those of operators that may have a node, by identity: they cannot run again before the pass is over."""
@@ -90,7 +93,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         if not self.inside:
             self.let_go()
         made = self.stand_ins.dispatched(func, args, named)
-        result = func(*args, **named) if made is PASS else made
+        result = self.cache.run(func, args, named) if made is PASS else made
         if not self.inside:
             count = flops(func, args, named, result)
             self.see(func, args, named, result, flops=Extent(count), causal=is_causal(func, args, named))
@@ -99,10 +102,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
     def see(self, func: Any, args: Any, named: Any, result: Any, **of_product: Any) -> None:
         """One call; what is not made on the device is left out."""
         results = tensors_in(result)
-        if any(each.device.type == "meta" for each in results):
-            inputs = tensors_in((args, named))
-            arguments = tree_map(lambda each: Place() if is_tensor(each) else each, (args, named))
-            self.record(func, arguments, inputs, results, **of_product)
+        if any(each.is_meta for each in results):
+            self.record(func, (args, named), results, **of_product)
 
     @contextmanager
     def as_one(self) -> Iterator[None]:
@@ -174,7 +175,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         ])  # fmt: skip
         step = Operator(FUNCTION, (*refs, *between), made, {})
         self.open[-1].steps.append(step)
-        arguments = tree_map(lambda each: Place() if is_tensor(each) else each, (args, named))
+        arguments = emptied((args, named))
         call = OperatorCall(apply, arguments, tuple([Lies.of(each) for each in inputs]), in_place=False)
         order: dict[Any, int] = {}
         may_need = [
@@ -189,18 +190,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
             self.packed.append(self.ref(tensor))
 
     def record(
-        self, func: Any, arguments: Any, inputs: list[torch.Tensor], results: list[torch.Tensor], *, flops: Extent,
-        causal: bool = False, name: str = "",
+        self, func: Any, given: Any, results: list[torch.Tensor], *, flops: Extent, causal: bool = False, name: str = ""
     ) -> None:  # fmt: skip
+        inputs = tensors_in(given)
         storages = [each.untyped_storage()._cdata for each in inputs]
-        refs = tuple([self.ref(each) for each in inputs])
+        refs = tuple(map(self.ref, inputs, storages))
         self.see_asking(inputs, refs)
         written = next((at for each in results for at, tensor in enumerate(inputs) if tensor is each), -1)
         base = self.base_of(inputs[written]) if written >= 0 else None
-        call = OperatorCall(
-            func, arguments, tuple([Lies.of(each) for each in inputs]), written >= 0,
-            self.first[base] if base is not None else None, written, self.values(func, inputs),
-        )  # fmt: skip
         order: dict[Any, int] = {}
         of = [base if base is not None and at == written else ref for at, ref in enumerate(refs)]
         may_need = [-1] * len(inputs)
@@ -208,12 +205,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
             if inputs[at].requires_grad:
                 may_need[at] = order.setdefault(ref, len(order))
         made = tuple([self.result(each, inputs, storages) for each in results])
-        self.open[-1].steps.append(Operator(name or str(func), refs, made, {}, base, flops, causal))
+        step = Operator(name or str(func), refs, made, {}, base, flops, causal)
+        self.open[-1].steps.append(step)
         may_have = any(each.dtype.is_floating_point or each.dtype.is_complex for each in results)
         if order and may_have and torch.is_grad_enabled():
-            self.calls[id(self.open[-1].steps[-1])] = call, may_need, []
+            call = OperatorCall(
+                func, emptied(given), tuple(map(Lies.of, inputs)), written >= 0,
+                self.first[base] if base is not None else None, written, self.values(func, inputs),
+            )  # fmt: skip
+            self.calls[id(step)] = call, may_need, []
+        new = [each.number for each in made if not each.is_input]
         for opened in self.open:
-            opened.made.update(each.number for each in made if not each.is_input)
+            opened.made.update(new)
 
     def see_asking(self, inputs: Sequence[torch.Tensor], refs: Sequence[Ref]) -> None:
         """Those that ask for a gradient and follow from nothing, as all do inside a function written in Python."""
@@ -230,34 +233,32 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         return tuple([(at, value) for at, value in values if value is not None])
 
     def result(self, tensor: torch.Tensor, inputs: list[torch.Tensor], storages: list[int]) -> Result:
-        storage, layout = tensor.untyped_storage(), Lies.of(tensor).layout
+        storage, lies = tensor.untyped_storage(), Lies.of(tensor)
         same = next((at for at, each in enumerate(inputs) if each is tensor), -1)
         if same >= 0:
-            return Result(self.numbers.get(tensor, -1), layout, Extent(0), same, is_input=True)
+            return Result(self.numbers.get(tensor, -1), lies.layout, Extent(0), same, is_input=True)
         of = storages.index(storage._cdata) if storage._cdata in storages else -1
         size = Extent(0 if of >= 0 else storage.nbytes())
-        return Result(self.number(tensor), layout, size, of, counted=tensor.device.type == "meta")
+        return Result(self.number(tensor, storage, lies), lies.layout, size, of, counted=tensor.is_meta)
 
-    def number(self, tensor: torch.Tensor) -> int:
+    def number(self, tensor: torch.Tensor, storage: torch.UntypedStorage, lies: Lies) -> int:
         """A new one."""
-        storage = tensor.untyped_storage()
         key, number = storage._cdata, self.count
         self.count += 1
-        lies = self.first[number] = Lies.of(tensor)
+        self.first[number] = lies
         self.numbers[tensor] = self.places.setdefault(key, {})[lies] = number
         self.storages.setdefault(key, []).append(number)
         if key not in self.live and key not in self.names and key not in self.given:
-            self.live.add(key)
-            weakref.finalize(storage, self.gone.append, key)
+            self.live[key] = weakref.ref(storage, partial(_goes, self.gone, key))
         return number
 
-    def ref(self, tensor: torch.Tensor) -> Ref:
-        key = tensor.untyped_storage()._cdata
-        if tensor in self.numbers:
-            return int(self.numbers[tensor])
-        if key in self.places and (number := self.places[key].get(Lies.of(tensor))) is not None:
-            return number
-        return self.names.get(key)
+    def ref(self, tensor: torch.Tensor, key: int = 0) -> Ref:
+        """`key`: its storage, where that is at hand."""
+        key = key or tensor.untyped_storage()._cdata
+        number = self.numbers.get(tensor)
+        if number is None and key in self.places:
+            number = self.places[key].get(Lies.of(tensor))
+        return self.names.get(key) if number is None else int(number)
 
     def refs(self, values: Any) -> tuple[int, ...]:
         """Tensors of the program among them."""
@@ -273,7 +274,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         """Storages of which Python had the last reference."""
         while self.gone:
             key = self.gone.pop(0)
-            self.live.discard(key)
+            self.live.pop(key, None)
             self.open[-1].steps.append(Release(tuple(self.storages.pop(key, ()))))
             self.places.pop(key, None)
 
@@ -281,7 +282,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         """What modules keep of a pass, by one tensor of each storage: not what the graph keeps, as it asks for a
         gradient, or a checkpoint, as it is in a mapping.
         """
-        others = self.live - {loss.untyped_storage()._cdata}
+        others = self.live.keys() - {loss.untyped_storage()._cdata}
         kept = (self.storages[key] for key in self.storages if key in others)
         return [numbers[0] for numbers in kept if (self.asking | self.in_mappings).isdisjoint(numbers)]
 
@@ -301,7 +302,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
 
     def see_mappings(self, given: Sequence[Given]) -> None:
         """What is in mappings that layers are given, once all have run."""
-        paths = {module: path for path, module in self.model.named_modules()}
+        paths = {module: path for path, module in self.model.named_modules()} if given else {}
         mappings = {id(mapping): mapping for _layer, mapping in given}
         for key, mapping in mappings.items():
             layers = tuple([paths[layer] for layer, each in given if id(each) == key])
@@ -334,7 +335,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         apply = torch.autograd.Function.__dict__["apply"]
         functional.linear = self.linear(linear)
         torch.autograd.Function.apply = self.function(apply)
-        for path, module in self.model.named_modules():
+        for path, module in outside(self.model, self.alike):
             handles.append(module.register_forward_pre_hook(enter(path), with_kwargs=True))
             handles.append(module.register_forward_hook(leave))
             if path in self.alike:
@@ -348,6 +349,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
                 handle.remove()
             for path in self.alike:
                 del self.model.get_submodule(path).forward
+
+
+def _goes(gone: list[int], key: int, _dead: Any) -> None:
+    """Note that a storage goes. A method of the recorder would be a cycle, which keeps the recorder after its pass."""
+    gone.append(key)
 
 
 def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -393,7 +399,7 @@ def recorded(
     model: torch.nn.Module, inputs: Inputs, experiments: Experiments, alike: Mapping[str, Like],
     given: Sequence[Given] = (),
 ) -> tuple[Program, Recorder]:  # fmt: skip
-    stand_ins = ValuedStandIns()
+    stand_ins = ValuedStandIns(experiments.cache.run)
     for name, value in inputs.values.items():
         stand_ins.known(inputs.tensors[name], value)
     recorder = Recorder(model, inputs.tensors, stand_ins, experiments, alike)
@@ -402,7 +408,7 @@ def recorded(
         output = model(**inputs.tensors)
         loss = output.loss
         del output
-        gc.collect()
+        gc.collect(0)  # the youngest objects are those of the pass, as the collector does not run meanwhile
         recorder.let_go()
         last = recorder.ref(loss)
         recorder.see_mappings(given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -36,6 +36,19 @@ def registered(model: torch.nn.Module, dtypes: Mapping[str, str] | None = None) 
         )  # fmt: skip
 
     return record(model, "")
+
+
+def outside(model: torch.nn.Module, paths: Iterable[str]) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Modules by their path, but those that are within the modules of these paths alone."""
+    still = {model.get_submodule(path) for path in paths}
+    reached: set[torch.nn.Module] = set()
+    ahead = [model]
+    while ahead:
+        module = ahead.pop()
+        if module not in reached and module not in still:
+            ahead.extend(module.children())
+        reached.add(module)
+    return ((path, each) for path, each in model.named_modules() if each in reached)
 
 
 def _dtype(tensor: torch.Tensor) -> str:

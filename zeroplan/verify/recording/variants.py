@@ -23,7 +23,6 @@ from zeroplan.verify.recording.flash_package import VERSIONS as FLASH_VERSIONS
 from zeroplan.verify.recording.growth import NotOneProgramError, Point, at_point, grown
 from zeroplan.verify.recording.layers import identical_layers
 from zeroplan.verify.recording.recorder import Given, record
-from zeroplan.verify.values import ValuedStandIns
 
 MANY = ((2, 4), (3, 4), (2, 6), (3, 6), (4, 8), (2, 10), (5, 6))
 """Batches of two and more, and sequences in quarters of the shortest: six decide an extent, the last has to agree."""
@@ -100,10 +99,11 @@ class Ran(NamedTuple):
 def recorded(of: Recordable, ways: Sequence[Way], watch: Callable[[str], None]) -> Iterator[Ran]:
     """All of them. Raises `NotOneProgramError`."""
     done: list[Ran] = []
+    experiments = {way.backend: Experiments() for way in ways}
     for number, way in enumerate(ways, 1):
         watch(f"{way.attention} in {way.dtype} ({number} of {len(ways)})")
         try:
-            found = list(_in_one_way(of, way, done))
+            found = list(_in_one_way(of, way, done, experiments[way.backend]))
         except Exception:  # of flash attention, which not every class that says so runs with
             if way.attention not in FLASH_VERSIONS or not done:
                 raise
@@ -112,8 +112,8 @@ def recorded(of: Recordable, ways: Sequence[Way], watch: Callable[[str], None]) 
         yield from found
 
 
-def _in_one_way(of: Recordable, way: Way, done: Sequence[Ran]) -> Iterator[Ran]:
-    model = Passes(of, way)
+def _in_one_way(of: Recordable, way: Way, done: Sequence[Ran], experiments: Experiments) -> Iterator[Ran]:
+    model = Passes(of, way.dtype, of.build(way.dtype, way.attention), experiments)
     for tokens in ranges(of.windows, of.least):
         shortest = shortest_of(tokens, of.chunk)
         if shortest is None:
@@ -122,7 +122,7 @@ def _in_one_way(of: Recordable, way: Way, done: Sequence[Ran]) -> Iterator[Ran]:
             model.alike = None  # beyond a window layers differ that are the same below it
             found = in_its_like(model, way, tokens[1], shortest, done) or fresh(model, way, tokens, shortest)
             if runs_otherwise_checkpointed(model, found[0], shortest):
-                told = Passes(of, way, checkpoints=True)
+                told = model.as_checkpointed()
                 more = in_its_like(told, way, tokens[1], shortest, done) or fresh(told, way, tokens, shortest)
                 found = [each.of_checkpointed(checkpoints=False) for each in found]
                 found += [each.of_checkpointed(checkpoints=True) for each in more]
@@ -187,18 +187,27 @@ def running(way: Way, of: Recordable) -> Iterator[None]:
 class Passes:
     """Passes of a model in one precision and attention."""
 
-    def __init__(self, of: Recordable, way: Way, *, checkpoints: bool = False) -> None:
+    def __init__(
+        self, of: Recordable, dtype: str, model: torch.nn.Module, experiments: Experiments, *, checkpoints: bool = False
+    ) -> None:  # fmt: skip
         """`checkpoints`: its code is told that layers are checkpointed; none is."""
-        self.of, self.dtype, self.checkpoints = of, way.dtype, checkpoints
-        self.model = of.build(way.dtype, way.attention)
-        self.experiments = Experiments(ValuedStandIns())
+        self.of, self.dtype, self.model, self.checkpoints = of, dtype, model, checkpoints
+        self.experiments = experiments
         self.alike: dict[str, Like] | None = None
+        self.known: dict[Point, Program] = {}
         gc.freeze()  # the libraries' own objects need no collecting after each pass
+
+    def as_checkpointed(self) -> Passes:
+        """The same model's, whose code is told that layers are checkpointed."""
+        return Passes(self.of, self.dtype, self.model, self.experiments, checkpoints=True)
 
     def at(self, point: Point) -> Program:
         """What runs of a batch and a sequence."""
-        if self.checkpoints:
-            return self.told_at(point)
+        if point not in self.known:
+            self.known[point] = self.told_at(point) if self.checkpoints else self.plainly_at(point)
+        return self.known[point]
+
+    def plainly_at(self, point: Point) -> Program:
         return record(self.model, self.of.inputs(*point, self.dtype), self.experiments, self.alike_at(point[1]))
 
     def told_at(self, point: Point) -> Program:
