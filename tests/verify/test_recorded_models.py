@@ -99,8 +99,15 @@ UNDESCRIBED = {
         "image_token_id": 290, "video_token_id": 291, "audio_token_id": 292, "audio_config": None,
     },
 }  # fmt: skip
+GEMMA_4 = UNDESCRIBED["gemma4"]
+UNDESCRIBED["gemma4 on text"] = {
+    **GEMMA_4,
+    "text_config": {**GEMMA_4["text_config"], "num_hidden_layers": 5, "sliding_window": 512,
+                    "layer_types": [*["sliding_attention"] * 3, "full_attention", "full_attention"]},
+}  # fmt: skip
 IMAGES = {"internvl": Images(1, 112, 112), "qwen2_5_vl": Images(1, 56, 84), "llava_next": Images(1, 100, 80),
-          "gemma4": Images(1, 48, 96), "qwen2_vl": Images(1, 56, 84), "gemma3 on text": NO_IMAGES}  # fmt: skip
+          "gemma4": Images(1, 48, 96), "qwen2_vl": Images(1, 56, 84), "gemma3 on text": NO_IMAGES,
+          "gemma4 on text": NO_IMAGES}  # fmt: skip
 WAYS = {"none": PLAIN, "full": Recomputing(1), "every 2": Recomputing(2), "reentrant": Recomputing(1, reentrant=True)}
 
 
@@ -165,17 +172,17 @@ def check_is_described(recording_, *, seq, way=SDPA[0]):
             assert list(getattr(one, name)) == list(getattr(other, name)), name
 
 
-def torchs(family, batch, seq, *, checkpoints, reentrant=False, frozen=()):
+def torchs(family, batch, seq, *, checkpoints, every=1, reentrant=False, frozen=()):
     """Bytes saved when forward has returned, and the peaks of forward and of backward."""
 
     def drop(parameter):
         parameter.grad = None
 
-    config = config_of({"model_type": family, **UNDESCRIBED[family]}, "case")
+    config = config_of({"model_type": family.split()[0], **UNDESCRIBED[family]}, "case")
     kind = class_of(config, "case")
     model = built(kind, config, "bf16", "sdpa" if kind._supports_sdpa else "eager")
     if checkpoints:
-        model.activation_checkpointing_enable({"use_reentrant": reentrant})
+        model.activation_checkpointing_enable({"use_reentrant": reentrant}, every_n_layers=every)
     for at, parameter in enumerate(model.parameters()):
         parameter.requires_grad_(at not in frozen and parameter.requires_grad)
     given = inputs(config, task_of(kind, config, "case"), IMAGES.get(family), batch, seq, "bf16")
@@ -225,6 +232,19 @@ def test_reentrant_checkpoints_hand_all_gradients_on(recorded, family, frozen):
     batch, seq = 2, 448
     asked = request(recorded(family), batch, seq, WAYS["reentrant"])._replace(frozen=frozenset(frozen))
     assert model.profile.alone(asked) == torchs(family, batch, seq, checkpoints=True, reentrant=True, frozen=frozen)
+
+
+@pytest.mark.parametrize("way", ["none", "full", "every 2", "reentrant"])
+def test_a_layer_that_runs_again_puts_its_keys_and_values_into_the_mapping_again(recorded, way):
+    """Of each kind of Gemma 4's layers the last does. They come with the graph that made them, which nobody goes backward
+    through: it stays until the first layer is done.
+    """
+    recording_, recomputing = recorded("gemma4 on text"), WAYS[way]
+    model = recorded_model(recording_, source="model.trace.json")
+    for batch, seq in ((2, 448), (1, 640)):
+        how = {"checkpoints": recomputing != PLAIN, "every": recomputing.every, "reentrant": recomputing.reentrant}
+        measured = torchs("gemma4 on text", batch, seq, **how)
+        assert model.profile.alone(request(recording_, batch, seq, recomputing)) == measured, (batch, seq)
 
 
 def test_what_asks_for_a_gradient_only_in_checkpointed_layers(recorded):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.autograd.graph import parameter
@@ -35,6 +35,7 @@ class ForwardRun(Memory):
         "kernel",
         "kernels",
         "loaded",
+        "mapped",
         "opens",
         "parametrized",
         "passed_over",
@@ -55,6 +56,8 @@ class ForwardRun(Memory):
         """What deepspeed.checkpointing does with their inputs."""
         self.keeps: dict[int, Callable[[], list[Tensor] | None]] = {}
         """What the checkpoints of layers keep beside their inputs, as long as they live, by the layers' identity."""
+        self.mapped: dict[int, dict[int, Callable[[Sequence[Tensor], Tensor], None]]] = {}
+        """What puts an output of a layer that runs again, by its place, into a mapping that all layers are given."""
         self.opens: frozenset[int] = frozenset()
         """The input embedding, by identity, where layers are: a frozen one's result asks for a gradient then."""
         self.attention = attention

@@ -44,6 +44,11 @@ class CheckpointFrame:
         self.filled = -1
         """Places that the second run has filled; -1 before it."""
 
+    @property
+    def runs_again(self) -> bool:
+        """Whether this is the second run."""
+        return self.filled >= 0
+
     def product(self, compute: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
         """The results of a product: made, or as forward kept them (create_selective_checkpoint_contexts)."""
         if not self.keeps_products:

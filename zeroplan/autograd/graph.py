@@ -75,8 +75,9 @@ def save_for_backward(node: Node | None, *tensors: Tensor | None) -> None:
         if (checkpoint := tensor.memory.checkpoint) is None:
             node.saved.append(tensor.detach())
         else:
+            if not checkpoint.runs_again:  # then it has the tensor itself
+                node.unpack = checkpoint.unpack
             node.saved.append(checkpoint.pack(tensor.detach()))
-            node.unpack = checkpoint.unpack
 
 
 def log_saved(node: Node, tensor: Tensor) -> None:

@@ -34,6 +34,10 @@ class Shaped(Protocol):
 class SavedTensorHooks(Protocol):
     """What stands between the graph and the tensors it saves (torch.autograd.graph.saved_tensors_hooks)."""
 
+    @property
+    def runs_again(self) -> bool:
+        """Whether a tensor is packed as itself."""
+
     def pack(self, tensor: Any) -> Any: ...
 
     def unpack(self, packed: Any) -> Any: ...

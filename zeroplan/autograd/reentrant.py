@@ -20,12 +20,13 @@ from zeroplan.autograd.tensor import AccumulateGrad, Tensor, empty
 
 
 class Input(AccumulateGrad):
-    """A layer's input without its history: its gradient is handed on."""
+    """A layer's input without its history: its gradient is handed on, and stays as long as the input does."""
 
-    __slots__ = ()
+    __slots__ = ("gradient",)
 
     def __init__(self, x: Tensor) -> None:
         super().__init__(0, x.shape, x.width)
+        self.gradient: Tensor | None = None
 
 
 def checkpoint_reentrant(
@@ -87,6 +88,9 @@ class _Context:
             memory.record_event(LEAVE, memory.scope)
             pairs = [(output, gradient) for output, gradient in zip(outputs, given, strict=True) if output.node]
             result = Engine().inside(pairs, sources)
+        for source, gradient in zip(sources, result, strict=True):
+            if source is not None:
+                source.gradient = gradient
         memory.scope, memory.phase, memory.layer = scope, phase, of
         return result
 

@@ -6,7 +6,7 @@ in their place. All else replays what was recorded of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from weakref import ref
@@ -28,7 +28,8 @@ from zeroplan.architectures.recorded.program import LINEAR as LINEAR_FUNCTION
 from zeroplan.architectures.recorded.replay import Sizes, replay
 from zeroplan.autograd.checkpoint import checkpoint
 from zeroplan.autograd.graph import requires_grad
-from zeroplan.autograd.reentrant import checkpoint_reentrant
+from zeroplan.autograd.log import RECOMPUTING
+from zeroplan.autograd.reentrant import Input, checkpoint_reentrant
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.errors import SpecError
 
@@ -129,6 +130,11 @@ class RecordedLayer(GradientCheckpointingLayer):
 class KeptTensors(list[Tensor]):
     """What a layer's checkpoint keeps alive beside the layer's inputs: what lies in a mapping that it is given."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.inputs: dict[int, list[Tensor]] = {}
+        """Of layers that have run again, by the place of what they put there."""
+
 
 def _keeping(_kept: KeptTensors, forward: Any, *inputs: Any) -> Any:
     return forward(*inputs)
@@ -167,15 +173,33 @@ def replay_module(module: Any, run: Any, inputs: Sequence[Tensor]) -> tuple[Tens
         return [made] * len(call.outputs)
 
     def keep(step: Keeps, tensors: Sequence[Tensor]) -> None:
-        """By the first of the layers that is checkpointed: backward comes to it last."""
+        """By the first of the layers that is checkpointed: backward comes to it last. A layer that runs again puts its
+        own into the same place, with all that they were made of.
+        """
         holders = (run.keeps.get(id(descendant(module, path)), lambda: None)() for path in step.modules)
         first = next((holder for holder in holders if holder is not None), None)
-        if first is not None:
-            first.extend(each.detach() for each in tensors)
+        if first is None:
+            return
+        calls = [each for each in module.program.steps if isinstance(each, Call)]
+        for number, tensor in zip(step.tensors, tensors, strict=True):
+            for each in calls:
+                if number in each.outputs:
+                    layer = run.mapped.setdefault(id(descendant(module, each.module)), {})
+                    layer[each.outputs.index(number)] = partial(_put, ref(first), len(first))
+            first.append(tensor.detach())
 
     assert module.program is not None
     assert module.sizes is not None
-    return replay(module.program, inputs, module.sizes, named, call, keep)
+    again = run.mapped.get(id(module), {}) if run.phase == RECOMPUTING else {}
+    mapped = {module.program.outputs[at]: partial(put, inputs) for at, put in again.items()}
+    return replay(module.program, inputs, module.sizes, named, call, keep, mapped)
+
+
+def _put(holder: Callable[[], KeptTensors | None], place: int, inputs: Sequence[Tensor], tensor: Tensor) -> None:
+    """With what it was made of: of a reentrant checkpoint the layer's inputs, for their nodes lead to them."""
+    if (kept := holder()) is not None:
+        kept[place] = tensor
+        kept.inputs[place] = [each for each in inputs if isinstance(each.node, Input)]
 
 
 def named_parameter(module: Any, ref: str) -> Parameter | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from zeroplan.architectures.forward_run import MULTIPROCESSORS
@@ -67,14 +68,16 @@ class Sizes:
 
 Keeper = Callable[[Keeps, Sequence[Tensor]], None]
 """Has the checkpoints of layers keep tensors."""
+NOTHING_MAPPED: Mapping[int, Callable[[Tensor], None]] = MappingProxyType({})
 
 
 def replay(
     program: Program, inputs: Sequence[Tensor], sizes: Sizes, named: NamedTensors, call: Caller,
-    keep: Keeper = lambda _step, _tensors: None,
+    keep: Keeper = lambda _step, _tensors: None, mapped: Mapping[int, Callable[[Tensor], None]] = NOTHING_MAPPED,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """What the program gives."""
+    """What the program gives. `mapped`: puts a tensor, by its number, into a mapping as soon as it is made."""
     tensors: dict[int, Tensor] = dict(enumerate(inputs))
+    ahead = set(mapped)
     for step in program.steps:
         if isinstance(step, Operator):
             run_operator(step, tensors, sizes, named)
@@ -85,6 +88,9 @@ def replay(
             keep(step, [tensors[each] for each in step.tensors])
         else:
             tensors.update(zip(step.outputs, call(step, [tensors[each] for each in step.inputs]), strict=True))
+        for number in ahead & tensors.keys() if ahead else ():
+            ahead.remove(number)
+            mapped[number](tensors[number])
     return tuple([tensors[number] for number in program.outputs])
 
 
