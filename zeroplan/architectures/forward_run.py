@@ -54,7 +54,7 @@ class ForwardRun(Memory):
         """Layers that are, by identity."""
         self.input_offload = input_offload_of(recomputing.inputs)
         """What deepspeed.checkpointing does with their inputs."""
-        self.keeps: dict[int, Callable[[], list[Tensor] | None]] = {}
+        self.keeps: dict[int, Callable[[], list[tuple[Tensor, ...]] | None]] = {}
         """What the checkpoints of layers keep beside their inputs, as long as they live, by the layers' identity."""
         self.mapped: dict[int, dict[int, Callable[[Sequence[Tensor], Tensor], None]]] = {}
         """What puts an output of a layer that runs again, by its place, into a mapping that all layers are given."""

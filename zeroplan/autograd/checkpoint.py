@@ -53,7 +53,7 @@ class CheckpointFrame:
         """The results of a product: made, or as forward kept them (create_selective_checkpoint_contexts)."""
         if not self.keeps_products:
             return compute()
-        if self.filled >= 0:
+        if self.runs_again:
             return self.products.popleft()
         result = compute()
         self.products.append(tuple([each.detach() for each in result]))
@@ -61,7 +61,7 @@ class CheckpointFrame:
 
     def pack(self, tensor: Tensor) -> Holder | Tensor:
         """In forward a place; in the second run the tensor itself, which fills the next place."""
-        if self.filled < 0:
+        if not self.runs_again:
             place = Holder()
             self.places.append(ref(place))
             return place
@@ -77,7 +77,7 @@ class CheckpointFrame:
     def unpack(self, place: Holder | Tensor) -> Tensor:
         if isinstance(place, Tensor):
             return place
-        if self.filled < 0:
+        if not self.runs_again:
             self._again()
         tensor, place.tensor = place.tensor, None
         assert tensor is not None

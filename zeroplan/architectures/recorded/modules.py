@@ -127,13 +127,10 @@ class RecordedLayer(GradientCheckpointingLayer):
         )
 
 
-class KeptTensors(list[Tensor]):
-    """What a layer's checkpoint keeps alive beside the layer's inputs: what lies in a mapping that it is given."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inputs: dict[int, list[Tensor]] = {}
-        """Of layers that have run again, by the place of what they put there."""
+class KeptTensors(list[tuple[Tensor, ...]]):
+    """What a layer's checkpoint keeps alive beside the layer's inputs: tensors of a mapping that it is given, each with
+    the inputs to which its graph leads.
+    """
 
 
 def _keeping(_kept: KeptTensors, forward: Any, *inputs: Any) -> Any:
@@ -186,20 +183,19 @@ def replay_module(module: Any, run: Any, inputs: Sequence[Tensor]) -> tuple[Tens
                 if number in each.outputs:
                     layer = run.mapped.setdefault(id(descendant(module, each.module)), {})
                     layer[each.outputs.index(number)] = partial(_put, ref(first), len(first))
-            first.append(tensor.detach())
+            first.append((tensor.detach(),))
 
     assert module.program is not None
     assert module.sizes is not None
-    again = run.mapped.get(id(module), {}) if run.phase == RECOMPUTING else {}
-    mapped = {module.program.outputs[at]: partial(put, inputs) for at, put in again.items()}
+    puts = run.mapped.get(id(module), {}) if run.phase == RECOMPUTING else {}
+    mapped = {module.program.outputs[at]: partial(put, inputs) for at, put in puts.items()}
     return replay(module.program, inputs, module.sizes, named, call, keep, mapped)
 
 
 def _put(holder: Callable[[], KeptTensors | None], place: int, inputs: Sequence[Tensor], tensor: Tensor) -> None:
-    """With what it was made of: of a reentrant checkpoint the layer's inputs, for their nodes lead to them."""
+    """Replace what the layer put there in forward; a reentrant checkpoint's graph leads to the layer's inputs."""
     if (kept := holder()) is not None:
-        kept[place] = tensor
-        kept.inputs[place] = [each for each in inputs if isinstance(each.node, Input)]
+        kept[place] = tensor, *[each for each in inputs if isinstance(each.node, Input)]
 
 
 def named_parameter(module: Any, ref: str) -> Parameter | None:
