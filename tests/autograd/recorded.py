@@ -71,8 +71,10 @@ def measured_now(maker: str) -> None:
     """Draws more cases by that module of tests/references, measures them with torch, and compares."""
     pytest.importorskip("torch")
     here = families_here()
+    attentions = import_module("transformers.modeling_utils").ALL_ATTENTION_FUNCTIONS
     reference, seed = import_module(f"tests.references.{maker}"), random.randrange(10**6)
     with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(attentions, "_local_mapping", dict(attentions._local_mapping))  # which a case may wrap
         patched.setattr(reference, "FAMILIES", here)
         cases = list(reference.cases(MORE, seed))
     for case in cases:
