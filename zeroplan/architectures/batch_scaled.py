@@ -41,10 +41,13 @@ class BatchScaledTrace(NamedTuple):
         middle = len(trace.forward.kinds)
         forward = trace.forward._replace(max_allocated=most[:middle], allocated=now[:middle])
         backward = trace.backward._replace(max_allocated=most[middle:], allocated=now[middle:])
-        flops = Counter({key: scaled_to(count, batch) for key, count in trace.flops.items()})
         drops = {layer: scaled_to(size, batch) for layer, size in trace.drops.items()}
         keeps = kept_by_layer(forward, self.ran)
-        return Trace(forward, backward, keeps, drops, lambda: self._log(batch), now[middle - 1], flops, {})
+        return Trace(forward, backward, keeps, drops, lambda: self._log(batch), now[middle - 1], self.flops(batch), {})
+
+    def flops(self, batch: int) -> Counter[tuple[str, int, bool]]:
+        """As `Trace` has them, with so many sequences."""
+        return Counter({key: scaled_to(count, batch) for key, count in self.trace.flops.items()})
 
     def _log(self, batch: int) -> Log:
         """What was made, kept and freed, with its bytes."""

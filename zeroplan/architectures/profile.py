@@ -160,7 +160,7 @@ class TracedProfile(TreeProfile):
         if request.kernels != "transformers" or request.flash:
             return None
         try:
-            counts = self.trace(request).flops
+            counts = self.counted(request)
         except NotImplementedError:
             return None
         times = Counter(chosen for _layer, chosen in self.layers(request))
@@ -179,28 +179,33 @@ class TracedProfile(TreeProfile):
     def _recomputed_share(self, request: TimelineRequest) -> RecomputedShare | None:
         from zeroplan.specs.account import RecomputedShare
 
-        if not request.recomputing.every:
+        if not (kind := request.recomputing).every:
             return RecomputedShare(0.0, 0.0)
+        if not request.frozen:  # a layer runs again as it does where all do
+            request = request._replace(recomputing=kind._replace(every=1))
         try:
-            counts = self.trace(request).flops
+            counts = self.counted(request)
         except NotImplementedError:
             return None
         layers = self.layers(request)
-        times = Counter(chosen for _layer, chosen in layers)
+        again = [kind.has(place) for place in places_of_layers(self.root)]
+        chosen_of = {FORWARD: [chosen for _layer, chosen in layers]}
+        chosen_of[RECOMPUTING] = [chosen for chosen, runs in zip(chosen_of[FORWARD], again, strict=True) if runs]
+        times = {phase: Counter(chosen) for phase, chosen in chosen_of.items()}
         sums: Counter[tuple[str, bool]] = Counter()
         for (phase, layer, causal), count in counts.items():
-            sums[phase, causal] += times[layer] * count
+            if phase in times:
+                sums[phase, causal] += times[phase][layer] * count
         products, attention = (
             sums[RECOMPUTING, causal] / sums[FORWARD, causal] if sums[FORWARD, causal] else None
             for causal in (False, True)
         )
-        share = sum(request.recomputing.has(place) for place in places_of_layers(self.root)) / len(layers)
-        return RecomputedShare(products or 0.0, share if attention is None else attention)
+        return RecomputedShare(products or 0.0, sum(again) / len(again) if attention is None else attention)
 
     def backward_share(self, request: TimelineRequest) -> BackwardShare | None:
         """FLOPs as products of the trace say."""
         try:
-            counted = self.trace(request).flops
+            counted = self.counted(request)
         except NotImplementedError:
             return None
         times = Counter(chosen for _layer, chosen in self.layers(request))
@@ -278,16 +283,28 @@ class TracedProfile(TreeProfile):
         return representatives(self.root, request.recomputing, self._ran_as(request.recomputing, trains), trains)
 
     def trace(self, request: TimelineRequest) -> Trace:
-        """The trace of the representative layers; what gives the same trace runs once."""
+        """The trace of the representative layers."""
+        return self.ran(self._as_run(request))
+
+    def _as_run(self, request: TimelineRequest) -> TimelineRequest:
+        """The request whose run is this one's: what gives the same trace runs once."""
         recomputing = self._ran_as(request.recomputing, layers_that_train(self.root, request))
-        return self.ran(request._replace(recomputing=recomputing))
+        return request._replace(recomputing=recomputing)
+
+    def counted(self, request: TimelineRequest) -> Counter[tuple[str, int, bool]]:
+        """FLOPs of the representative layers, as `Memory.flops`."""
+        if request.is_even:
+            return self._scaled(self._as_run(request)).flops(request.batch)
+        return self.trace(request).flops
 
     def _ran(self, request: TimelineRequest) -> Trace:
-        if request.is_even:
-            from zeroplan.architectures.batch_scaled import MANY
+        return self._scaled(request).at(request.batch) if request.is_even else self._run(request)
 
-            return self.with_many(request._replace(batch=MANY)).at(request.batch)
-        return self._run(request)
+    def _scaled(self, request: TimelineRequest) -> BatchScaledTrace:
+        """The run that is this request's in any number of sequences."""
+        from zeroplan.architectures.batch_scaled import MANY
+
+        return self.with_many(request._replace(batch=MANY))
 
     def _with_many(self, request: TimelineRequest) -> BatchScaledTrace:
         from zeroplan.architectures.batch_scaled import batch_scaled

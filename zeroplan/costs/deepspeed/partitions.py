@@ -240,7 +240,9 @@ def below_ratio(job: Job) -> int:
 
 def replaced(job: Job) -> frozenset[int]:
     """8-bit weights: forward ends with the module's own codes in their place (bitsandbytes nn/modules.py)."""
-    return frozenset(index for index, tensor in enumerate(job.model.tensors) if job.model.in_8_bit and tensor.packed)
+    if not job.model.in_8_bit:
+        return frozenset()
+    return frozenset(index for index, tensor in enumerate(job.model.tensors) if tensor.packed)
 
 
 def persistent_elements(job: Job, *, replaces: bool = False) -> dict[str, int]:
