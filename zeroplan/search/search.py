@@ -11,16 +11,16 @@ coarse grid).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from typing import Any, NamedTuple
 
 from zeroplan.costs.ledger import resident
 from zeroplan.costs.outside import outside
-from zeroplan.costs.timing.computing import computing
+from zeroplan.costs.timing.computing import computing, layers_again
 from zeroplan.costs.timing.step import software_of
 from zeroplan.ledger import total
 from zeroplan.search.candidate import Candidate, Evaluator, rounded
@@ -74,8 +74,8 @@ class Search:
         self.computing: dict[Any, float] = {}
         """Seconds of the passes alone, by what decides them."""
         self.without_room = 0
-        self.room: dict[int, bool] = {}
-        """Whether the smallest micro-batch has room, by the variant's identity."""
+        self.as_bound: set[Hashable] = set()
+        """What need not run more layers again: with less it fits, as fast as it can be (`Configuration.family`)."""
 
     def run(self) -> Contender | None:
         """The best of all; None where nothing fits."""
@@ -84,8 +84,10 @@ class Search:
         for least, configuration in self._by_bound():
             if least > min(self.below, self._limit(best) if best else inf):
                 break
-            if entry := self._first(configuration, best):
+            if entry := self._first(configuration, best, least):
                 entries.append((entry, least))
+                if self._is_as_fast_as(least, entry):
+                    self.as_bound.add(configuration.family)
                 best = min(best or entry, entry, key=self.order)
         if best is None:
             return None
@@ -95,11 +97,11 @@ class Search:
     def _best_refined(self, first: Contender, entries: list[tuple[Contender, float]]) -> Contender:
         """The best once the numbers of a few are refined: the first's, then those of what has the lowest bounds."""
         near = [(entry, least) for entry, least in entries if entry is not first and self._may_overtake(entry, first)]
-        best = self._refined(first) if first.seconds < NEAR * self.below else first
+        best = self._descended(first) if first.seconds < NEAR * self.below else first
         for entry, least in near[: REFINED - 1]:
             if self._may_overtake(entry, best) and least <= self._limit(best):
-                best = min(best, self._refined(entry), key=self.order)
-        return best
+                best = min(best, self._descended(entry), key=self.order)
+        return self._refined(best) if best.seconds < NEAR * self.below else best
 
     def _may_overtake(self, entry: Contender, best: Contender) -> bool:
         """Whether it may be better than the best once its numbers are refined."""
@@ -110,19 +112,39 @@ class Search:
     def _by_bound(self) -> Iterator[tuple[float, Configuration]]:
         """Configurations that have room, in the order of what is minimised, with the numbers that are best for it.
 
-        What that is, is known more and more closely as a configuration comes up.
+        What that is, is known more and more closely as a configuration comes up. One that runs more layers again is no
+        faster than the same with less, and comes up after it: not at all, where that fits as fast as it can be.
         """
-        closer = (self._held, self._leanest_bytes) if self.objective == LEAST_MEMORY else (
-            self.operators, self._passes_with_room, self._fastest_step)  # fmt: skip
+        fastest = self.objective != LEAST_MEMORY
+        closer = (
+            (self.operators, self.passes, self._fastest_step) if fastest
+            else (self._held, self._leanest_bytes)
+        )  # fmt: skip
         turn = count()
-        waiting = [(0.0, one.tie_break(one.at()), next(turn), one, 0) for one in self.space.configurations()]
-        heapify(waiting)
+        every = list(self.space.configurations())
+        families = _families(every) if fastest else {}
+        waiting: list[tuple[float, tuple[Any, ...], int, Configuration, int]] = []
+
+        def wait(bound: float, configuration: Configuration, level: int = 0) -> None:
+            simplest = configuration.tie_break(configuration.at())
+            heappush(waiting, (bound, simplest, next(turn), configuration, level))
+
+        for configuration in [family.pop() for family in families.values()] if fastest else every:
+            wait(0.0, configuration)
         while waiting:
-            bound, simplest, _turn, configuration, level = heappop(waiting)
+            bound, _simplest, _turn, configuration, level = heappop(waiting)
+            closest: float | None = None
             if level == len(closer):
                 yield bound, configuration
             elif (closest := closer[level](configuration)) is not None:
-                heappush(waiting, (max(bound, closest), simplest, next(turn), configuration, level + 1))
+                wait(max(bound, closest), configuration, level + 1)
+            more = families.get(configuration.family, ()) if closest is None else ()
+            if more and configuration.family not in self.as_bound:
+                wait(bound, more.pop())
+
+    def _is_as_fast_as(self, least: float, entry: Contender) -> bool:
+        """Whether it takes no longer than so many seconds, as far as the clock can tell."""
+        return self.objective != LEAST_MEMORY and (1 - GAIN) * entry.seconds <= least
 
     def _limit(self, best: Contender) -> float:
         """What is worth looking at: bytes are exact, seconds are not known to the last."""
@@ -135,13 +157,6 @@ class Search:
     def passes(self, configuration: Configuration) -> float:
         """Seconds of the passes, without traffic, offload and update."""
         return self._computing(configuration, traced=True)
-
-    def _passes_with_room(self, configuration: Configuration) -> float | None:
-        """Seconds of the passes; None where the smallest micro-batch has no room."""
-        if not self._smallest_has_room(configuration):
-            self.without_room += 1
-            return None
-        return self.passes(configuration)
 
     def _computing(self, configuration: Configuration, *, traced: bool) -> float:
         key = (*configuration.computes, traced)
@@ -169,19 +184,9 @@ class Search:
         return least_needed(configuration.minimum_memory) if self._has_room(configuration) else None
 
     def _has_room(self, configuration: Configuration) -> bool:
-        there = self._smallest_has_room(configuration) and has_room(configuration, self.evaluator.reserve)
+        there = has_room(configuration, self.evaluator.reserve)
         self.without_room += not there
         return there
-
-    def _smallest_has_room(self, configuration: Configuration) -> bool:
-        """Where it has none no larger one has, as long as it accumulates gradients too."""
-        if configuration.micro_steps == 1:
-            return True
-        key = id(configuration.variant)
-        if key not in self.room:
-            smallest = configuration._replace(micro_batch=min(self.space.sizes))
-            self.room[key] = has_room(smallest, self.evaluator.reserve)
-        return self.room[key]
 
     def order(self, entry: Contender) -> tuple[Any, ...]:
         """By what is minimised; of equals the other, and then the simplest, comes first."""
@@ -189,15 +194,20 @@ class Search:
         minimised = (needed, seconds) if self.objective == LEAST_MEMORY else (seconds,)
         return (*minimised, *entry.configuration.tie_break(entry.candidate.job))
 
-    def _first(self, configuration: Configuration, best: Contender | None) -> Contender | None:
-        """Where its numbers may be refined from: the fastest that fits of a few that come near the best; else None."""
+    def _first(self, configuration: Configuration, best: Contender | None, least: float) -> Contender | None:
+        """Where its numbers may be refined from: the fastest that fits of a few that come near the best; else None.
+
+        `least`: what it takes with the fastest numbers; no more are tried once it takes hardly longer.
+        """
         entry = self._leanest(configuration) if best is None or self.objective == LEAST_MEMORY else None
         if self.objective == LEAST_MEMORY or (best is None and entry is None):
             return entry
         for jobs, monotone in configuration.starts():
-            limit = NEAR * min(self.below, *(one.seconds for one in (best, entry) if one))
+            if entry and self._is_as_fast_as(least, entry):
+                break
+            limit = min(NEAR * min(self.below, best.seconds if best else inf), entry.seconds if entry else inf)
             if one := self._fastest_fitting(jobs, limit, monotone=monotone):
-                entry = min(filter(None, (entry, Contender(one, configuration))), key=self.order)
+                entry = Contender(one, configuration)
         return entry
 
     def _leanest(self, configuration: Configuration) -> Contender | None:
@@ -217,15 +227,21 @@ class Search:
         return self.fitting(near[bisect_left(near, True, key=lambda job: self.fitting(job) is not None)])
 
     def _refined(self, entry: Contender) -> Contender:
-        """With each number changed in turn while that helps and fits, and then two at once, to make room."""
+        """With each number changed in turn, and two at once to make room, while that helps and fits."""
+        before: Contender | None = None
+        while entry is not before:
+            before = entry = self._descended(entry)
+            for name in entry.configuration.engine.gains_by_room:
+                entry = self._first_better(entry, self._with_room_made(entry, name))
+        return entry
+
+    def _descended(self, entry: Contender) -> Contender:
+        """With each number changed in turn while that helps and fits."""
         before: Contender | None = None
         while entry is not before:
             before = entry
             for name, values in entry.configuration.variant.numbers.items():
                 entry = self._first_better(entry, (entry.candidate.job.at(**{name: value}) for value in values))
-            if entry is before:
-                for name in entry.configuration.engine.gains_by_room:
-                    entry = self._first_better(entry, self._with_room_made(entry, name))
         return entry
 
     def _leaner(self, entry: Contender) -> Contender:
@@ -268,6 +284,16 @@ class Search:
                 other = Contender(candidate, entry.configuration)
                 entry = min(entry, other, key=self.order) if self.objective == LEAST_MEMORY else other
         return entry
+
+
+def _families(configurations: Iterable[Configuration]) -> dict[Hashable, list[Configuration]]:
+    """Those that differ in how many layers run again, from those that run most."""
+    families: dict[Hashable, list[Configuration]] = {}
+    for configuration in configurations:
+        families.setdefault(configuration.family, []).append(configuration)
+    for family in families.values():
+        family.sort(key=lambda one: -layers_again(one.at()))
+    return families
 
 
 def _next(values: tuple[Any, ...], now: Any) -> Any:

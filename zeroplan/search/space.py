@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -59,6 +59,14 @@ class Configuration(NamedTuple):
         """What decides the seconds of computing alone."""
         choice = self.variant.choice
         return self.at().strategy.runs_zero_linear, choice["checkpointing"], choice["attention"], self.micro_batch
+
+    @property
+    def family(self) -> Hashable:
+        """All that it has in common with those that differ in how many layers run again."""
+        choice = dict(self.variant.choice)
+        if not self.at().strategy.recomputing.attention:
+            del choice["checkpointing"]
+        return self.micro_batch, *choice.values()
 
     @property
     def minimum_memory(self) -> Job:
