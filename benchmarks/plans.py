@@ -3,7 +3,8 @@
     python -m benchmarks.plans [--every 1]   exits with 1 where a step is over 1 % slower.
 
 `tests/references/plans_0e13aeb.json` has 257 drawn requests and the strategies that it chose; both are timed by today's
-clock. Strategies that a space has no more (selective checkpointing needs lines of code) are named and left out.
+clock. Strategies that a space has no more (selective checkpointing needs lines of code) or that do not fit by today's
+count are left out.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Beside(NamedTuple):
     """Of the search now, and then."""
     seconds_before: float
     is_inside: bool
-    """Whether the plan of then is one that the space still has."""
+    """Whether the plan of then is one that the space still has, and that still fits."""
 
     @property
     def slower(self) -> float:
@@ -62,7 +63,7 @@ def beside(rows: list[dict[str, Any]]) -> Iterator[Beside]:
             offloads = {name: Offload(**strategy[name]) for name in OFFLOADS if strategy[name]}
             before = evaluate(job.at(**{**strategy, **offloads}), request.reserve)
         kinds = {variant.choice["checkpointing"] for variant in free.variants}
-        inside = before is None or before.strategy.checkpointing in kinds
+        inside = before is None or (before.strategy.checkpointing in kinds and before.fit.accepted)
         yield Beside(row["options"], before, now, seconds, row["search_seconds"], inside)
 
 

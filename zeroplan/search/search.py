@@ -74,20 +74,18 @@ class Search:
         self.computing: dict[Any, float] = {}
         """Seconds of the passes alone, by what decides them."""
         self.without_room = 0
-        self.as_bound: set[Hashable] = set()
-        """What need not run more layers again: with less it fits, as fast as it can be (`Configuration.family`)."""
 
     def run(self) -> Contender | None:
         """The best of all; None where nothing fits."""
         entries: list[tuple[Contender, float]] = []
         best: Contender | None = None
-        for least, configuration in self._by_bound():
+        for least, configuration, more_again in self._by_bound():
             if least > min(self.below, self._limit(best) if best else inf):
                 break
             if entry := self._first(configuration, best, least):
                 entries.append((entry, least))
                 if self._is_as_fast_as(least, entry):
-                    self.as_bound.add(configuration.family)
+                    more_again.clear()
                 best = min(best or entry, entry, key=self.order)
         if best is None:
             return None
@@ -109,38 +107,47 @@ class Search:
             return entry.candidate.fit.gpu.needed <= best.candidate.fit.gpu.needed
         return entry.seconds < NEAR * min(best.seconds, self.below)
 
-    def _by_bound(self) -> Iterator[tuple[float, Configuration]]:
+    def _by_bound(self) -> Iterator[tuple[float, Configuration, list[Configuration]]]:
         """Configurations that have room, in the order of what is minimised, with the numbers that are best for it.
 
-        What that is, is known more and more closely as a configuration comes up. One that runs more layers again is no
-        faster than the same with less, and comes up after it: not at all, where that fits as fast as it can be.
+        What that is, is known more and more closely as a configuration comes up. The same with more layers that run
+        again is no faster: those are given too, and come up afterwards, as far as they are left there.
         """
-        fastest = self.objective != LEAST_MEMORY
-        closer = (
-            (self.operators, self.passes, self._fastest_step) if fastest
-            else (self._held, self._leanest_bytes)
-        )  # fmt: skip
+        closer = (self._held, self._leanest_bytes) if self.objective == LEAST_MEMORY else (
+            self.operators, self.passes, self._fastest_step)  # fmt: skip
         turn = count()
-        every = list(self.space.configurations())
-        families = _families(every) if fastest else {}
-        waiting: list[tuple[float, tuple[Any, ...], int, Configuration, int]] = []
+        waiting: list[tuple[float, tuple[Any, ...], int, int, list[Configuration]]] = []
 
-        def wait(bound: float, configuration: Configuration, level: int = 0) -> None:
-            simplest = configuration.tie_break(configuration.at())
-            heappush(waiting, (bound, simplest, next(turn), configuration, level))
+        def wait(bound: float, level: int, family: list[Configuration]) -> None:
+            if family:
+                heappush(waiting, (bound, family[-1].tie_break(family[-1].at()), next(turn), level, family))
 
-        for configuration in [family.pop() for family in families.values()] if fastest else every:
-            wait(0.0, configuration)
+        for family in self._families():
+            wait(0.0, 0, family)
         while waiting:
-            bound, _simplest, _turn, configuration, level = heappop(waiting)
-            closest: float | None = None
+            bound, _simplest, _turn, level, family = heappop(waiting)
             if level == len(closer):
-                yield bound, configuration
-            elif (closest := closer[level](configuration)) is not None:
-                wait(max(bound, closest), configuration, level + 1)
-            more = families.get(configuration.family, ()) if closest is None else ()
-            if more and configuration.family not in self.as_bound:
-                wait(bound, more.pop())
+                configuration = family.pop()
+                yield bound, configuration, family
+                wait(bound, 0, family)
+            elif (closest := closer[level](family[-1])) is not None:
+                wait(max(bound, closest), level + 1, family)
+            else:
+                family.pop()
+                wait(bound, 0, family)
+
+    def _families(self) -> list[list[Configuration]]:
+        """Configurations that differ in how many layers run again, from those that run most; where memory is minimised
+        each by itself.
+        """
+        if self.objective == LEAST_MEMORY:
+            return [[configuration] for configuration in self.space.configurations()]
+        families: dict[Hashable, list[Configuration]] = {}
+        for configuration in self.space.configurations():
+            families.setdefault(configuration.family, []).append(configuration)
+        for family in families.values():
+            family.sort(key=lambda one: -layers_again(one.at()))
+        return list(families.values())
 
     def _is_as_fast_as(self, least: float, entry: Contender) -> bool:
         """Whether it takes no longer than so many seconds, as far as the clock can tell."""
@@ -284,16 +291,6 @@ class Search:
                 other = Contender(candidate, entry.configuration)
                 entry = min(entry, other, key=self.order) if self.objective == LEAST_MEMORY else other
         return entry
-
-
-def _families(configurations: Iterable[Configuration]) -> dict[Hashable, list[Configuration]]:
-    """Those that differ in how many layers run again, from those that run most."""
-    families: dict[Hashable, list[Configuration]] = {}
-    for configuration in configurations:
-        families.setdefault(configuration.family, []).append(configuration)
-    for family in families.values():
-        family.sort(key=lambda one: -layers_again(one.at()))
-    return families
 
 
 def _next(values: tuple[Any, ...], now: Any) -> Any:

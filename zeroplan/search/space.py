@@ -66,7 +66,7 @@ class Configuration(NamedTuple):
         choice = dict(self.variant.choice)
         if not self.at().strategy.recomputing.attention:
             del choice["checkpointing"]
-        return self.micro_batch, *choice.values()
+        return self.micro_batch, *choice.items(), *self.variant.numbers.items()
 
     @property
     def minimum_memory(self) -> Job:

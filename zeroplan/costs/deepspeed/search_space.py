@@ -168,9 +168,9 @@ def fast(job: Job, numbers: Numbers, has_room: Callable[[Values], bool]) -> Iter
     if shares := numbers.get(OPTIMIZER):
         values[OPTIMIZER] = next((share for share in shares[::-1] if has_room({OPTIMIZER: share})), shares[0])
     yield values
-    for size in FAST_BUCKETS:
-        if size in numbers.get("reduce_bucket_size", ()):
-            yield {**values, "reduce_bucket_size": size}
+    buckets = numbers.get("reduce_bucket_size", ())
+    for size in [size for size in buckets if size in FAST_BUCKETS] or buckets:
+        yield {**values, "reduce_bucket_size": size}
     if False in numbers.get("contiguous_gradients", ()) and not job.strategy.scatters:
         yield {**values, "contiguous_gradients": False}
 
@@ -189,8 +189,11 @@ def starts(choice: Choice, numbers: Numbers) -> Iterator[Start]:
 
 
 def _with_buckets(numbers: Numbers, values: Values) -> list[Values]:
-    sizes = [size for size in STARTS if size in numbers.get("reduce_bucket_size", ())]
-    return [{**values, "reduce_bucket_size": size} for size in sizes] or [values]
+    several = numbers.get("reduce_bucket_size")
+    if not several:
+        return [values]
+    sizes = sorted({size for size in several if size in STARTS} | {min(several)}, reverse=True)
+    return [{**values, "reduce_bucket_size": size} for size in sizes]
 
 
 def _largest(numbers: Numbers, names: Iterable[str]) -> Values:
