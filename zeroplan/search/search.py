@@ -177,7 +177,10 @@ class Search:
         """Seconds of a step with the fastest numbers; None where there is no room for the leanest."""
         if not self._has_room(configuration):
             return None
-        return min(map(self.timed, configuration.fast(partial(fits_by_bound, reserve=self.evaluator.reserve))))
+        return min(map(self.timed, self._fast(configuration)))
+
+    def _fast(self, configuration: Configuration) -> Iterator[Job]:
+        return configuration.fast(partial(fits_by_bound, reserve=self.evaluator.reserve))
 
     def _held(self, configuration: Configuration) -> float:
         """Bytes that a GPU holds between steps, and what a process takes beside PyTorch's allocator."""
@@ -206,9 +209,13 @@ class Search:
 
         `least`: what it takes with the fastest numbers; no more are tried once it takes hardly longer.
         """
-        entry = self._leanest(configuration) if best is None or self.objective == LEAST_MEMORY else None
-        if self.objective == LEAST_MEMORY or (best is None and entry is None):
-            return entry
+        if self.objective == LEAST_MEMORY:
+            return self._leanest(configuration)
+        if one := self.fitting(min(self._fast(configuration), key=self.timed)):
+            return Contender(one, configuration)
+        entry = self._leanest(configuration) if best is None else None
+        if best is None and entry is None:
+            return None
         for jobs, monotone in configuration.starts():
             if entry and self._is_as_fast_as(least, entry):
                 break
