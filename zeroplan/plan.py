@@ -14,6 +14,7 @@ from zeroplan.search import (
     Space,
     best,
     evaluate,
+    fits_any,
     front,
     nearest,
     nearest_fitting,
@@ -171,7 +172,7 @@ def has_any(job: Job, fixed: dict[str, Any], reserve: float | None) -> bool:
     if leanest_fitting(job, fixed, reserve):
         return True
     free = space(job, fixed, sequences_per_gpu(job, fixed))
-    return bool(free.variants) and best(free, reserve).best is not None
+    return fits_any(free, reserve)
 
 
 def _by_loss(rejected: Rejected) -> tuple[bool, float]:

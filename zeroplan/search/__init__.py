@@ -3,7 +3,7 @@
 from zeroplan.search.candidate import Candidate, evaluate
 from zeroplan.search.front import Front, front
 from zeroplan.search.neighbours import nearest, nearest_fitting, neighbours
-from zeroplan.search.search import SearchSummary, best
+from zeroplan.search.search import SearchSummary, best, fits_any
 from zeroplan.search.space import Space, space
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Space",
     "best",
     "evaluate",
+    "fits_any",
     "front",
     "nearest",
     "nearest_fitting",

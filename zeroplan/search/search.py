@@ -92,6 +92,10 @@ class Search:
         best = self._best_refined(best, entries)
         return self._simplest(self._refined(self._leaner(best)) if self.objective == LEAST_MEMORY else best)
 
+    def finds_any(self) -> bool:
+        """Whether any configuration fits with the numbers that need least."""
+        return any(self._leanest(configuration) for _least, configuration, _more in self._by_bound())
+
     def _best_refined(self, first: Contender, entries: list[tuple[Contender, float]]) -> Contender:
         """The best once the numbers of a few are refined: the first's, then those of what has the lowest bounds."""
         near = [(entry, least) for entry, least in entries if entry is not first and self._may_overtake(entry, first)]
@@ -316,3 +320,8 @@ def best(space: Space, reserve: float | None, objective: str = FASTEST, below: f
     entry = search.run()
     configurations, evaluated = len(space.variants) * len(space.sizes), len(search.evaluator.candidates)
     return SearchSummary(entry.candidate if entry else None, space.size, configurations, search.without_room, evaluated)
+
+
+def fits_any(space: Space, reserve: float | None) -> bool:
+    """Whether any strategy of a space fits, those first that may need least."""
+    return Search(space, reserve, LEAST_MEMORY).finds_any()
