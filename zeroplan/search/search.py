@@ -40,6 +40,8 @@ MADE_SMALLER = 3
 """Values that are tried of a number that makes room for another."""
 GAIN = 0.001
 """Share of a step below which no change is made for its sake: the clock is not known that well."""
+HARDLY_FASTER = 1 - 2 * GAIN
+"""Share of a step that it may take at least with more layers that run again, beside which more traffic hides."""
 
 
 class SearchSummary(NamedTuple):
@@ -74,19 +76,18 @@ class Search:
         self.computing: dict[Any, float] = {}
         """Seconds of the passes alone, by what decides them."""
         self.without_room = 0
+        self.limit = below
+        """What is minimised of which nothing above is worth looking at."""
 
     def run(self) -> Contender | None:
         """The best of all; None where nothing fits."""
         entries: list[tuple[Contender, float]] = []
         best: Contender | None = None
-        for least, configuration, more_again in self._by_bound():
-            if least > min(self.below, self._limit(best) if best else inf):
-                break
+        for least, configuration in self._by_bound():
             if entry := self._first(configuration, best, least):
                 entries.append((entry, least))
-                if self._is_as_fast_as(least, entry):
-                    more_again.clear()
                 best = min(best or entry, entry, key=self.order)
+                self.limit = min(self.below, self._limit(best))
         if best is None:
             return None
         best = self._best_refined(best, entries)
@@ -94,7 +95,7 @@ class Search:
 
     def finds_any(self) -> bool:
         """Whether any configuration fits with the numbers that need least."""
-        return any(self._leanest(configuration) for _least, configuration, _more in self._by_bound())
+        return any(self._leanest(configuration) for _least, configuration in self._by_bound())
 
     def _best_refined(self, first: Contender, entries: list[tuple[Contender, float]]) -> Contender:
         """The best once the numbers of a few are refined: the first's, then those of what has the lowest bounds."""
@@ -111,11 +112,11 @@ class Search:
             return entry.candidate.fit.gpu.needed <= best.candidate.fit.gpu.needed
         return entry.seconds < NEAR * min(best.seconds, self.below)
 
-    def _by_bound(self) -> Iterator[tuple[float, Configuration, list[Configuration]]]:
+    def _by_bound(self) -> Iterator[tuple[float, Configuration]]:
         """Configurations that have room, in the order of what is minimised, with the numbers that are best for it.
 
-        What that is, is known more and more closely as a configuration comes up. The same with more layers that run
-        again is no faster: those are given too, and come up afterwards, as far as they are left there.
+        None above `limit`. What is minimised is known more and more closely as a configuration comes up. The same with
+        more layers that run again is hardly faster, and comes up afterwards.
         """
         closer = (self._held, self._leanest_bytes) if self.objective == LEAST_MEMORY else (
             self.operators, self.passes, self._fastest_step)  # fmt: skip
@@ -130,15 +131,16 @@ class Search:
             wait(0.0, 0, family)
         while waiting:
             bound, _simplest, _turn, level, family = heappop(waiting)
+            if bound > self.limit:
+                return
             if level == len(closer):
-                configuration = family.pop()
-                yield bound, configuration, family
-                wait(bound, 0, family)
+                yield bound, family.pop()
+                wait(HARDLY_FASTER * bound, 0, family)
             elif (closest := closer[level](family[-1])) is not None:
                 wait(max(bound, closest), level + 1, family)
             else:
                 family.pop()
-                wait(bound, 0, family)
+                wait(HARDLY_FASTER * bound, 0, family)
 
     def _families(self) -> list[list[Configuration]]:
         """Configurations that differ in how many layers run again, from those that run most; where memory is minimised
