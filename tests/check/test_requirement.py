@@ -112,3 +112,21 @@ def test_what_an_older_trainer_fills_in(project, zeroplan, tmp_path):
     assert "warning ZP814: transformers 4.44.2 fills in 0 where no warm-up is stated" in ran.out
     later = zeroplan("check", "configs/ds.json", "--model", "llama-3.1-8b", "--for", "hf", "--transformers", "4.45.0", "--deepspeed", "0.18.3")
     assert "ZP814" not in later.out
+
+
+def test_what_an_older_accelerate_fills_in(project, zeroplan, tmp_path):
+    """_prepare_deepspeed of the releases: int() since 0.31.0, max(1, warm-up of DummyScheduler) since 1.15.0."""
+    config = CONFIG.replace('"stage": 2, "leaf_module": {}', '"stage": 3, "stage3_prefetch_bucket_size": "auto"')
+    config = config.replace("true}", 'true}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}', 1)
+    (tmp_path / "configs" / "ds.json").write_text(config, encoding="utf-8")
+    check = ("check", "configs/ds.json", "--model", "llama-3.1-8b", "--for", "accelerate")
+    project("requirements.txt", "accelerate==0.30.1\n")
+    ran = zeroplan(*check)
+    assert "error ZP814: accelerate 0.30.1 fills in 15,099,494.4, and DeepSpeed 0.19.8 stops at that" in ran.out
+    assert "warning ZP814: accelerate 0.30.1 fills in 0 where DummyScheduler is given no warm-up" in ran.out
+    between = zeroplan(*check, "--accelerate", "1.14.0")
+    assert "15,099,494.4" not in between.out
+    assert "warning ZP814: accelerate 1.14.0 fills in 0 where DummyScheduler is given no warm-up" in between.out
+    for later in (("--accelerate", "1.15.0"), ("--accelerate", "0.31.0", "--deepspeed", "0.18.3")):
+        assert "ZP814" not in zeroplan(*check, *later).out
+    assert "--accelerate: found 'new', expected a version; write --accelerate 1.15.0" in zeroplan(*check, "--accelerate", "new").err

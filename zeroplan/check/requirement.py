@@ -1,5 +1,5 @@
-"""The DeepSpeed and transformers that a project asks for: what stands in requirements, lock files and Dockerfiles
-around a config.
+"""The DeepSpeed, transformers and Accelerate that a project asks for: what stands in requirements, lock files and
+Dockerfiles around a config.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ LARGEST = 16_000_000
 OPERATOR = r"(?:===?|~=|!=|>=|<=|>|<)"
 SPECIFIERS = rf"(?P<all>{OPERATOR}\s*[\w.*+!]+(?:\s*,\s*{OPERATOR}\s*[\w.*+!]+)*)"
 """As in >=0.14,<0.17."""
-TRANSFORMERS_RELEASES = (*(f"4.{minor}.0" for minor in range(30, 58)), *(f"5.{minor}.0" for minor in range(25)))
-"""What a range of transformers may allow: the first of each minor release, up to the newest that is known."""
+RELEASES = {
+    "transformers": (*(f"4.{minor}.0" for minor in range(30, 58)), *(f"5.{minor}.0" for minor in range(25))),
+    "accelerate": (*(f"0.{minor}.0" for minor in range(20, 35)), *(f"1.{minor}.0" for minor in range(16))),
+}
+"""What a range may allow: the first of each minor release, up to the newest that is known."""
 
 
 class Patterns(NamedTuple):
@@ -156,7 +159,7 @@ def _requirement(package: str, specifiers: str, place: str, line: int) -> Requir
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     exact = EXACT.fullmatch(specifiers)
-    candidates = versions() if package == "deepspeed" else (exact[1],) if exact else TRANSFORMERS_RELEASES
+    candidates = versions() if package == "deepspeed" else (exact[1],) if exact else RELEASES[package]
     try:
         allowed = list(SpecifierSet(specifiers).filter(candidates))
     except InvalidSpecifier:

@@ -31,6 +31,8 @@ class Setting:
     """By an option or the project's table: no requirement beside the file is looked for."""
     transformers: str | None = None
     """The version of transformers whose Trainer reads the config; None: the newest."""
+    accelerate: str | None = None
+    """The version of Accelerate, where it reads the config; None: the newest."""
     upgrades_from: str | None = None
     """The version before, where what changes is looked for."""
     arguments: Arguments | None = None

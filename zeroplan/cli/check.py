@@ -61,6 +61,7 @@ class CheckCommand(NamedTuple):
     write_baseline: str | None = None
     explains: bool = False
     transformers: str | None = None
+    accelerate: str | None = None
 
 
 def run(command: CheckCommand) -> int:
@@ -143,8 +144,12 @@ def _as_required(inputs: CheckInputs, path: str) -> tuple[CheckInputs, list[str]
         return inputs, []
     from zeroplan.check.requirement import requirement_of
 
-    if inputs.setting.transformers is None and (trainer := requirement_of(path, "transformers")) is not None:
-        inputs = inputs._replace(setting=replace(inputs.setting, transformers=trainer.version))
+    setting = inputs.setting
+    if setting.transformers is None and (required := requirement_of(path, "transformers")) is not None:
+        setting = replace(setting, transformers=required.version)
+    if setting.accelerate is None and (required := requirement_of(path, "accelerate")) is not None:
+        setting = replace(setting, accelerate=required.version)
+    inputs = inputs._replace(setting=setting)
     if inputs.setting.version_is_stated:
         return inputs, []
     required = requirement_of(path)
@@ -211,7 +216,7 @@ def _inputs(command: CheckCommand) -> tuple[CheckInputs, CheckedFiles]:
     inputs = read_inputs(
         command.options, reader=command.reader, accelerator=command.accelerator, version=command.version,
         client_optimizer=command.client_optimizer, arguments=arguments, upgrade=command.upgrade,
-        transformers=command.transformers,
+        transformers=command.transformers, accelerate=command.accelerate,
     )  # fmt: skip
     return inputs, about
 

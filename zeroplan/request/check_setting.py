@@ -54,7 +54,7 @@ class CheckInputs(NamedTuple):
 def read_inputs(
     options: Options, *, reader: str | None = None, accelerator: str = "cuda", version: str | None = None,
     client_optimizer: str | None = None, arguments: Arguments | None = None, upgrade: str | None = None,
-    transformers: str | None = None,
+    transformers: str | None = None, accelerate: str | None = None,
 ) -> CheckInputs:  # fmt: skip
     """Raises `ZeroplanError` for what cannot be meant."""
     for option, value, known in (("--for", reader, READERS), ("--accelerator", accelerator, ACCELERATORS),
@@ -64,6 +64,7 @@ def read_inputs(
     setting = _of_versions(Setting(
         reader or READERS[0], None, accelerator, None if client_optimizer is None else SWITCH[client_optimizer],
         arguments=arguments, precision=options.precision, optimizer=options.optimizer, transformers=transformers,
+        accelerate=accelerate,
     ), version, upgrade)  # fmt: skip
     if all(getattr(options, name) in (None, "") for name in OPTIONS):
         return CheckInputs(options, reader, setting, None, None, named=cache(partial(_named, online=False)))
@@ -98,7 +99,10 @@ def _of_versions(setting: Setting, version: str | None, upgrade: str | None) -> 
     """With the DeepSpeed that is stated, and the one before it. Raises `ZeroplanError` for one that is not known."""
     if version is not None and upgrade is not None:
         raise ContradictionError("--upgrade names two versions and --deepspeed a third; leave --deepspeed out")
-    for option, stated, usual in (("deepspeed", version, "0.19.8"), ("transformers", setting.transformers, "5.24.0")):
+    for option, stated, usual in (
+        ("deepspeed", version, "0.19.8"), ("transformers", setting.transformers, "5.24.0"),
+        ("accelerate", setting.accelerate, "1.15.0"),
+    ):  # fmt: skip
         if stated is not None and not re.fullmatch(VERSION, stated):
             raise QuantityError(f"--{option}: found {shown(stated)}, expected a version; write --{option} {usual}")
     if upgrade is not None:

@@ -94,8 +94,9 @@ RULES: tuple[Rule, ...] = (
         example(STAGE_2 % "", reader=ACCELERATE), LINK,
     ),
     Rule(
-        "ZP814", ERROR, "A number that an older Trainer fills in and DeepSpeed refuses",
-        "transformers: integrations/deepspeed.py:trainer_config_finalize, before 4.45 and before 5.18",
+        "ZP814", ERROR, "A number that an older Trainer or Accelerate fills in and DeepSpeed refuses",
+        "transformers: integrations/deepspeed.py:trainer_config_finalize, before 4.45 and before 5.18; "
+        "accelerate: accelerator.py:_prepare_deepspeed, before 0.31 and before 1.15",
         arguing(AUTOS % ('"auto"', "", WARMUP), ONE_SEQUENCE, transformers="5.17.0"),
         arguing(AUTOS % ('"auto"', "", WARMUP), ONE_SEQUENCE, transformers="5.24.0"), ISSUE + "6525",
     ),
@@ -275,26 +276,34 @@ def print_steps(subject: Subject) -> Iterator[Hit]:
 
 
 def older_fillings(subject: Subject) -> Iterator[Hit]:
-    """Warm-up of no steps until 5.18, which DeepSpeed refuses since 0.19.3; 0.9 of the hidden size squared as a
-    fraction until 4.45, which it refuses since 0.15.
+    """A warm-up of no steps, which DeepSpeed refuses since 0.19.3: transformers writes it until 5.18, and Accelerate
+    what its DummyScheduler says until 1.15. 0.9 of the hidden size squared as a fraction, which DeepSpeed refuses since
+    0.15: transformers until 4.45, Accelerate until 0.31.
     """
-    setting, arguments, version = subject.setting, subject.setting.arguments, subject.setting.transformers
-    if setting.reader != TRAINER or version is None:
+    setting, arguments = subject.setting, subject.setting.trainer_arguments
+    package, version, positive, whole = {
+        TRAINER: ("transformers", setting.transformers, "5.18", "4.45"),
+        ACCELERATE: ("accelerate", setting.accelerate, "1.15", "0.31"),
+    }.get(setting.reader, ("", None, "", ""))
+    if version is None:
         return
-    stops = f"and DeepSpeed {setting.version} stops at that"
+    stops, filled = f"and DeepSpeed {setting.version} stops at that", f"{package} {version} fills in"
     warmup, prefetch = "scheduler.params.warmup_num_steps", "zero_optimization.stage3_prefetch_bucket_size"
     steps = subject.table.before("0.19.3") or (arguments is not None and arguments("warmup_steps"))
-    if subject.written(warmup) == AUTO and _fills_no_warmup(subject) and not steps:
+    if subject.written(warmup) == AUTO and number(version) < number(positive) and not steps:
+        where, mend = "no warm-up is stated", "warmup_steps: 1 in TrainingArguments"
+        if package == "accelerate":
+            where, mend = "DummyScheduler is given no warm-up", "warmup_num_steps=1 for DummyScheduler"
         sure = arguments is not None and arguments.stated("warmup_ratio") is None and arguments("warmup_steps") == 0
-        yield Hit("ZP814", tuple(warmup.split(".")), f"transformers {version} fills in 0 where no warm-up is stated, "
-                  f"{stops}", "warmup_steps: 1 in TrainingArguments, or transformers>=5.18", "" if sure else WARNING)
-    if subject.written(prefetch) == AUTO and number(version) < (4, 45) and not subject.table.before("0.15.0"):
+        yield Hit("ZP814", tuple(warmup.split(".")), f"{filled} 0 where {where}, {stops}",
+                  f"{mend}, or {package}>={positive}", "" if sure else WARNING)  # fmt: skip
+    if subject.written(prefetch) == AUTO and number(version) < number(whole) and not subject.table.before("0.15.0"):
         model = setting.planned.model if setting.planned else None
         hidden = model.shape.hidden if model is not None and model.shape is not None else None
         if subject.facts.stage == 3 and (hidden is None or hidden * hidden * 9 % 10):
             size = f"{hidden * hidden * 9 / 10:,.1f}" if hidden else "0.9 of the hidden size squared, mostly a fraction"
-            yield Hit("ZP814", tuple(prefetch.split(".")), f"transformers {version} fills in {size}, {stops}",
-                      "transformers>=4.45, or a number", "" if hidden else WARNING)  # fmt: skip
+            yield Hit("ZP814", tuple(prefetch.split(".")), f"{filled} {size}, {stops}",
+                      f"{package}>={whole}, or a number", "" if hidden else WARNING)  # fmt: skip
 
 
 def best_model(subject: Subject) -> Iterator[Hit]:

@@ -29,6 +29,7 @@ STATED = ("config", "stage", "offload_optimizer", "offload_param", "rank", "back
     PanelOption(["--accelerator"], default="cuda", metavar="cuda|cpu", help="What it runs on."),
     PanelOption(["--deepspeed"], metavar="0.19.8", help="Of which version (the newest known)."),
     PanelOption(["--transformers"], metavar="5.24.0", help="Of which version the Trainer is (the newest known)."),
+    PanelOption(["--accelerate"], metavar="1.15.0", help="Of which version Accelerate is (the newest known)."),
     PanelOption(["--upgrade"], metavar="0.16.9:0.19.8", help="What changes for the file between two versions."),
     PanelOption(
         ["form", "--format"], default="full", metavar="full|concise|json|github|sarif|markdown|junit",
@@ -50,7 +51,8 @@ STATED = ("config", "stage", "offload_optimizer", "offload_param", "rank", "back
 )  # fmt: skip
 def check(
     options: Words, files: tuple[str, ...], reader: str | None, trainer_args: str | None, client_optimizer: str | None,
-    accelerator: str, deepspeed: str | None, transformers: str | None, upgrade: str | None, form: str,
+    accelerator: str, deepspeed: str | None, transformers: str | None, accelerate: str | None,
+    upgrade: str | None, form: str,
     select: tuple[str, ...], ignore: tuple[str, ...], fail_on: str | None, baseline: str | None,
     write_baseline: str | None, *, explains: bool,
     exit_zero: bool, fix: bool, diff: bool,
@@ -73,5 +75,5 @@ def check(
         files, Options(**options), reader or project.get("for"), trainer_args, client_optimizer, accelerator,
         deepspeed or (None if upgrade else project.get("deepspeed")), form, select or project.get("select", ()),
         ignore or project.get("ignore", ()), fail_on or project.get("fail-on", "warning"), exit_zero, fix, diff,
-        upgrade, baseline, write_baseline, explains, transformers,
+        upgrade, baseline, write_baseline, explains, transformers, accelerate,
     ))  # fmt: skip
