@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from fractions import Fraction
 from functools import cache, lru_cache
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from zeroplan.architectures.allocated import allocated_at, places
@@ -160,7 +161,7 @@ class TracedProfile(TreeProfile):
         if request.kernels != "transformers" or request.flash:
             return None
         try:
-            counts = self.counted(request)
+            counts = self._flops_by_layer(request)
         except NotImplementedError:
             return None
         times = Counter(chosen for _layer, chosen in self.layers(request))
@@ -184,14 +185,15 @@ class TracedProfile(TreeProfile):
         if not request.frozen:  # a layer runs again as it does where all do
             request = request._replace(recomputing=kind._replace(every=1))
         try:
-            counts = self.counted(request)
+            counts = self._flops_by_layer(request)
         except NotImplementedError:
             return None
         layers = self.layers(request)
-        again = [kind.has(place) for place in places_of_layers(self.root)]
-        chosen_of = {FORWARD: [chosen for _layer, chosen in layers]}
-        chosen_of[RECOMPUTING] = [chosen for chosen, runs in zip(chosen_of[FORWARD], again, strict=True) if runs]
-        times = {phase: Counter(chosen) for phase, chosen in chosen_of.items()}
+        checkpointed = [kind.has(place) for place in places_of_layers(self.root)]
+        times = {
+            FORWARD: Counter(chosen for _layer, chosen in layers),
+            RECOMPUTING: Counter(chosen for _layer, chosen in compress(layers, checkpointed)),
+        }
         sums: Counter[tuple[str, bool]] = Counter()
         for (phase, layer, causal), count in counts.items():
             if phase in times:
@@ -200,12 +202,13 @@ class TracedProfile(TreeProfile):
             sums[RECOMPUTING, causal] / sums[FORWARD, causal] if sums[FORWARD, causal] else None
             for causal in (False, True)
         )
-        return RecomputedShare(products or 0.0, sum(again) / len(again) if attention is None else attention)
+        share = sum(checkpointed) / len(checkpointed)
+        return RecomputedShare(products or 0.0, share if attention is None else attention)
 
     def backward_share(self, request: TimelineRequest) -> BackwardShare | None:
         """FLOPs as products of the trace say."""
         try:
-            counted = self.counted(request)
+            counted = self._flops_by_layer(request)
         except NotImplementedError:
             return None
         times = Counter(chosen for _layer, chosen in self.layers(request))
@@ -291,7 +294,7 @@ class TracedProfile(TreeProfile):
         recomputing = self._ran_as(request.recomputing, layers_that_train(self.root, request))
         return request._replace(recomputing=recomputing)
 
-    def counted(self, request: TimelineRequest) -> Counter[tuple[str, int, bool]]:
+    def _flops_by_layer(self, request: TimelineRequest) -> Counter[tuple[str, int, bool]]:
         """FLOPs of the representative layers, as `Memory.flops`."""
         if request.is_even:
             return self._scaled(self._as_run(request)).flops(request.batch)

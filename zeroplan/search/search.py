@@ -123,24 +123,23 @@ class Search:
         turn = count()
         waiting: list[tuple[float, tuple[Any, ...], int, int, list[Configuration]]] = []
 
-        def wait(bound: float, level: int, family: list[Configuration]) -> None:
+        def wait_for_last(family: list[Configuration], bound: float) -> None:
             if family:
-                heappush(waiting, (bound, family[-1].tie_break(family[-1].at()), next(turn), level, family))
+                heappush(waiting, (bound, family[-1].tie_break(family[-1].at()), next(turn), 0, family))
 
         for family in self._families():
-            wait(0.0, 0, family)
+            wait_for_last(family, 0.0)
         while waiting:
-            bound, _simplest, _turn, level, family = heappop(waiting)
+            bound, simplest, _turn, level, family = heappop(waiting)
             if bound > self.limit:
                 return
+            if level < len(closer) and (closest := closer[level](family[-1])) is not None:
+                heappush(waiting, (max(bound, closest), simplest, next(turn), level + 1, family))
+                continue
+            configuration = family.pop()
             if level == len(closer):
-                yield bound, family.pop()
-                wait(HARDLY_FASTER * bound, 0, family)
-            elif (closest := closer[level](family[-1])) is not None:
-                wait(max(bound, closest), level + 1, family)
-            else:
-                family.pop()
-                wait(HARDLY_FASTER * bound, 0, family)
+                yield bound, configuration
+            wait_for_last(family, HARDLY_FASTER * bound)
 
     def _families(self) -> list[list[Configuration]]:
         """Configurations that differ in how many layers run again, from those that run most; where memory is minimised
@@ -154,10 +153,6 @@ class Search:
         for family in families.values():
             family.sort(key=lambda one: -layers_again(one.at()))
         return list(families.values())
-
-    def _is_as_fast_as(self, least: float, entry: Contender) -> bool:
-        """Whether it takes no longer than so many seconds, as far as the clock can tell."""
-        return self.objective != LEAST_MEMORY and (1 - GAIN) * entry.seconds <= least
 
     def _limit(self, best: Contender) -> float:
         """What is worth looking at: bytes are exact, seconds are not known to the last."""
@@ -223,7 +218,7 @@ class Search:
         if best is None and entry is None:
             return None
         for jobs, monotone in configuration.starts():
-            if entry and self._is_as_fast_as(least, entry):
+            if entry and self._limit(entry) <= least:
                 break
             limit = min(NEAR * min(self.below, best.seconds if best else inf), entry.seconds if entry else inf)
             if one := self._fastest_fitting(jobs, limit, monotone=monotone):
