@@ -182,10 +182,16 @@ def values(subject: Subject) -> Iterator[Hit]:
             yield _mismatch("ZP620", subject, key, name, value, arguments)
 
 
+WARMS_UP_SINCE = {TRAINER: "5.18", ACCELERATE: "1.15"}
+"""The release from which "auto" is a warm-up of one step where none is stated, by who reads the config."""
+WHOLE_BUCKET_SINCE = {TRAINER: "4.45", ACCELERATE: "0.31"}
+"""The release from which "auto" is a prefetch bucket of whole elements."""
+
+
 def _fills_no_warmup(subject: Subject) -> bool:
     """Whether a warm-up of 0 steps stays 0: from 5.18 on the Trainer makes 1 of it (trainer_config_finalize)."""
     version = subject.setting.transformers
-    return version is not None and number(version) < (5, 18)
+    return version is not None and number(version) < number(WARMS_UP_SINCE[TRAINER])
 
 
 def _mismatch(rule: str, subject: Subject, key: str, name: str, value: Any, arguments: Arguments) -> Hit:
@@ -281,12 +287,12 @@ def older_fillings(subject: Subject) -> Iterator[Hit]:
     0.15: transformers until 4.45, Accelerate until 0.31.
     """
     setting, arguments = subject.setting, subject.setting.trainer_arguments
-    package, version, positive, whole = {
-        TRAINER: ("transformers", setting.transformers, "5.18", "4.45"),
-        ACCELERATE: ("accelerate", setting.accelerate, "1.15", "0.31"),
-    }.get(setting.reader, ("", None, "", ""))
+    package, version = {
+        TRAINER: ("transformers", setting.transformers), ACCELERATE: ("accelerate", setting.accelerate),
+    }.get(setting.reader, ("", None))  # fmt: skip
     if version is None:
         return
+    positive, whole = WARMS_UP_SINCE[setting.reader], WHOLE_BUCKET_SINCE[setting.reader]
     stops, filled = f"and DeepSpeed {setting.version} stops at that", f"{package} {version} fills in"
     warmup, prefetch = "scheduler.params.warmup_num_steps", "zero_optimization.stage3_prefetch_bucket_size"
     steps = subject.table.before("0.19.3") or (arguments is not None and arguments("warmup_steps"))
