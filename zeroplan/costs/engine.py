@@ -157,6 +157,10 @@ class TrainingEngine(Protocol):
         """Where refining numbers may begin."""
 
     @property
+    def larger_is_faster(self) -> tuple[str, ...]:
+        """Numbers of which a larger one is no slower, so far as the clock can tell."""
+
+    @property
     def gains_by_room(self) -> tuple[str, ...]:
         """Numbers of which more may be faster where others make room for them."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from math import inf
 from typing import NamedTuple
 
@@ -98,10 +100,11 @@ class Evaluator:
             return self._with_less_on_host(configuration) or candidates
         return candidates
 
-    def lean_fitting(self, configuration: Configuration) -> list[Candidate]:
+    def lean_fitting(self, configuration: Configuration) -> Iterator[Candidate]:
         """Those of them that fit."""
         fitting = filter(None, map(self.fitting, configuration.lean()))
-        return [*fitting] or self._with_less_on_host(configuration)
+        first = next(fitting, None)
+        return chain([first], fitting) if first else iter(self._with_less_on_host(configuration))
 
     def _with_less_on_host(self, configuration: Configuration) -> list[Candidate]:
         """What needs least of the GPU of what leaves the host room, where that fits: the rest is on the GPU."""

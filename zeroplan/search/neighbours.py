@@ -39,8 +39,8 @@ def nearest(space: Space, reserve: float | None) -> list[Candidate]:
 def nearest_fitting(space: Space, reserve: float | None) -> Iterator[Candidate]:
     """What needs least of each stage and offload of what fits there."""
     for candidates in map(Evaluator(reserve).lean_fitting, leanest_of_each(space)):
-        if candidates:
-            yield min(candidates, key=lambda one: one.fit.gpu.needed)
+        if least := min(candidates, key=lambda one: one.fit.gpu.needed, default=None):
+            yield least
 
 
 def leanest_of_each(space: Space) -> list[Configuration]:

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 from math import inf
 from typing import Any, NamedTuple
 
@@ -95,7 +95,7 @@ class Search:
 
     def finds_any(self) -> bool:
         """Whether any configuration fits with the numbers that need least."""
-        return any(self._leanest(configuration) for _least, configuration in self._by_bound())
+        return any(self._lean(configuration) for _least, configuration in self._by_bound())
 
     def _best_refined(self, first: Contender, entries: list[tuple[Contender, float]]) -> Contender:
         """The best once the numbers of a few are refined: the first's, then those of what has the lowest bounds."""
@@ -214,7 +214,7 @@ class Search:
             return self._leanest(configuration)
         if one := self.fitting(min(self._fast(configuration), key=self.timed)):
             return Contender(one, configuration)
-        entry = self._leanest(configuration) if best is None else None
+        entry = self._lean(configuration) if best is None else None
         if best is None and entry is None:
             return None
         for jobs, monotone in configuration.starts():
@@ -225,21 +225,28 @@ class Search:
                 entry = Contender(one, configuration)
         return entry
 
+    def _lean(self, configuration: Configuration) -> Contender | None:
+        """The first that fits of what may need least."""
+        one = next(self.evaluator.lean_fitting(configuration), None)
+        return Contender(one, configuration) if one else None
+
     def _leanest(self, configuration: Configuration) -> Contender | None:
         """What needs least of those that fit."""
-        fitting = self.evaluator.lean_fitting(configuration)
+        fitting = [*self.evaluator.lean_fitting(configuration)]
         least = min((one.fit.gpu.needed for one in fitting), default=0)
         equals = [Contender(one, configuration) for one in fitting if one.fit.gpu.needed == least]
         return min(equals, key=self.order, default=None)
 
     def _fastest_fitting(self, jobs: list[Job], limit: float, *, monotone: bool) -> Candidate | None:
         """The fastest below that limit that fits; `monotone`: the first, for each needs no more than the one before."""
-        near = [job for job in jobs if self.timed(job) < limit]
         if not monotone:
+            near = [job for job in jobs if self.timed(job) < limit]
             return next(filter(None, map(self.fitting, sorted(near, key=self.timed))), None)
-        if not near or not self.fitting(near[-1]):
+        leanest = next((at for at in reversed(range(len(jobs))) if self.timed(jobs[at]) < limit), None)
+        if leanest is None or not self.fitting(jobs[leanest]):
             return None
-        return self.fitting(near[bisect_left(near, True, key=lambda job: self.fitting(job) is not None)])
+        first = bisect_left(jobs, True, hi=leanest, key=lambda job: self.fitting(job) is not None)
+        return self.fitting(next(job for job in jobs[first:] if self.timed(job) < limit))
 
     def _refined(self, entry: Contender) -> Contender:
         """With each number changed in turn, and two at once to make room, while that helps and fits."""
@@ -247,7 +254,7 @@ class Search:
         while entry is not before:
             before = entry = self._descended(entry)
             for name in entry.configuration.engine.gains_by_room:
-                entry = self._first_better(entry, self._with_room_made(entry, name))
+                entry = self._first_better(entry, sorted(self._with_room_made(entry, name), key=self.timed))
         return entry
 
     def _descended(self, entry: Contender) -> Contender:
@@ -255,9 +262,17 @@ class Search:
         before: Contender | None = None
         while entry is not before:
             before = entry
-            for name, values in entry.configuration.variant.numbers.items():
-                entry = self._first_better(entry, (entry.candidate.job.at(**{name: value}) for value in values))
+            for name in entry.configuration.variant.numbers:
+                entry = self._first_better(entry, self._fastest_first(entry, name))
         return entry
+
+    def _fastest_first(self, entry: Contender, name: str) -> Iterable[Job]:
+        """With one number changed; of those of which a larger one is no slower the larger ones, timed as they come."""
+        job, values = entry.candidate.job, entry.configuration.variant.numbers[name]
+        if name not in entry.configuration.engine.larger_is_faster:
+            return sorted((job.at(**{name: value}) for value in values), key=self.timed)
+        larger = [value for value in values if value > getattr(job.strategy, name)]
+        return (job.at(**{name: value}) for value in sorted(larger, reverse=True))
 
     def _leaner(self, entry: Contender) -> Contender:
         """With each number changed in turn to what needs least."""
@@ -267,28 +282,36 @@ class Search:
         return entry
 
     def _first_better(self, entry: Contender, jobs: Iterable[Job]) -> Contender:
-        """The fastest of these jobs that fits, where it is faster by more than the clock can tell; where memory is
-        minimised, of those that need no more.
+        """The first of these jobs that fits, which come fastest first, where it is faster by more than the clock can
+        tell; where memory is minimised, of those that need no more.
         """
         most = entry.candidate.fit.gpu.needed if self.objective == LEAST_MEMORY else inf
-        for seconds, job in sorted(((self.timed(job), job) for job in jobs), key=lambda pair: pair[0])[:TRIED]:
-            if seconds > (1 - GAIN) * entry.seconds:
+        for job in islice(jobs, TRIED):
+            if self._is_no_gain(entry, job):
                 break
             if (candidate := self.fitting(job)) and candidate.fit.gpu.needed <= most:
                 return Contender(candidate, entry.configuration)
         return entry
 
+    def _is_no_gain(self, entry: Contender, job: Job) -> bool:
+        return self.timed(job) > (1 - GAIN) * entry.seconds
+
     def _with_room_made(self, entry: Contender, name: str) -> Iterator[Job]:
         """With a number one step larger, for which there is no room alone, and another smaller."""
         numbers, strategy = entry.configuration.variant.numbers, entry.candidate.strategy
         larger = _next(numbers.get(name, ()), getattr(strategy, name))
-        if larger is None or self.timed(raised := entry.candidate.job.at(**{name: larger})) >= entry.seconds:
+        if larger is None:
+            return
+        raised = entry.candidate.job.at(**{name: larger})
+        if self._is_no_gain(entry, raised):
             return
         for other in entry.configuration.engine.makes_room:
             values = numbers.get(other, ()) if other != name else ()
             smaller = sorted((one for one in values if one < getattr(strategy, other)), reverse=True)
             for less in smaller[:: -(-len(smaller) // MADE_SMALLER) or 1]:
-                yield raised.at(**{other: less})
+                yield (job := raised.at(**{other: less}))
+                if other in entry.configuration.engine.larger_is_faster and self._is_no_gain(entry, job):
+                    break
 
     def _simplest(self, entry: Contender) -> Contender:
         """With each number at its default where that is as good, as far as the clock can tell."""

@@ -141,6 +141,12 @@ class DeepSpeed:
         return starts(choice, numbers)
 
     @property
+    def larger_is_faster(self) -> tuple[str, ...]:
+        from zeroplan.costs.deepspeed.search_space import LARGER_IS_FASTER
+
+        return LARGER_IS_FASTER
+
+    @property
     def gains_by_room(self) -> tuple[str, ...]:
         from zeroplan.costs.deepspeed.search_space import GAINS_BY_ROOM
 

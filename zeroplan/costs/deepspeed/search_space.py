@@ -22,6 +22,7 @@ OPTIMIZER = "offload_optimizer"
 CPU_ADAM = ("adam", "adamw")
 """Optimizers of which a share may stay on the GPU (Twin-Flow): DeepSpeedCPUAdam's (runtime/zero/stage3.py:__init__)."""
 BUCKETS, KEPT = ("reduce_bucket_size", "prefetch_bucket_size"), ("max_live_parameters", "max_reuse_distance")
+LARGER_IS_FASTER = ("prefetch_bucket_size", *KEPT)
 GAINS_BY_ROOM = (*BUCKETS, *KEPT, OPTIMIZER)
 MAKES_ROOM = ("contiguous_gradients", *BUCKETS, *KEPT)
 SOME_KEPT = 2_000_000_000
