@@ -83,7 +83,8 @@ class Coordinator(GatheredStorages):
         self.available, self.buffers = set(self.persistent), {}
         self.storage = {index: self.received[index] for index in self.settings.persistent_to_replace}
         self.gathered = sum(self.storage.values())
-        self.lies_in, self.views, self.copied, self.most, self.waiting = {}, set(), 0, 0, NOTHING
+        self.lies_in, self.views, self.copied, self.most, self.most_from_host = {}, set(), 0, 0, 0
+        self.waiting = NOTHING
         self.secondary &= self.frozen
         self.swapper.fetch(sorted(self.persistent))
 
@@ -122,15 +123,17 @@ class Coordinator(GatheredStorages):
                     ready = self.let_go(tensors)
                 self.place = pass_index, at
                 self._exit(module, tensors, backward=backward)
-            there, apart, (waiting, fewest) = self.gathered, self.copied, self.waiting
-            most = besides = max(self.most, there + apart)
-            less = 0
-            if waiting > besides:
-                most, less = waiting, waiting - max(fewest, besides)
+            there, apart, wait = self.gathered, self.copied, self.waiting
+            besides = max(self.most, there + apart)
+            most = wait.most if wait.most > besides else besides
             if there != elements or apart != secondary or most > there + apart or ready != elements:
                 elements, secondary = there, apart
-                rows += at, ready, most, elements, secondary, less
-            self.most, self.waiting = 0, NOTHING
+                less, from_host = wait.less(besides), max(besides, self.most_from_host)
+                rows += (
+                    at, ready, most, elements, secondary, less,
+                    max(wait.most, from_host), less and wait.less(from_host),
+                )  # fmt: skip
+            self.most, self.most_from_host, self.waiting = 0, 0, NOTHING
         return GatheredTimeline.of(rows)
 
     def _fetch(self, module: int, tensors: Sequence[int]) -> None:

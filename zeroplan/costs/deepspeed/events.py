@@ -35,6 +35,9 @@ class GatheredTimeline(NamedTuple):
     """In secondary partitions right after it."""
     less: "array[int]"
     """By how many `most` may be fewer, where DeepSpeed waits for gathers in another order."""
+    most_from_host: "array[int]"
+    """`most` where partitions are copied from the host before they are gathered; likewise `less_from_host`."""
+    less_from_host: "array[int]"
 
     @classmethod
     def of(cls, rows: Sequence[int]) -> "GatheredTimeline":
@@ -42,9 +45,14 @@ class GatheredTimeline(NamedTuple):
         return cls._make(array("q", rows[column :: len(cls._fields)]) for column in range(len(cls._fields)))
 
     @property
-    def rows(self) -> Iterator[tuple[int, int, int, int, int, int]]:
-        """Row by row, as the columns stand above."""
-        return zip(*self, strict=True)
+    def rows(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Row by row, as the columns stand above up to `secondary`."""
+        return zip(self.at, self.ready, self.most, self.elements, self.secondary, strict=True)
+
+    @property
+    def from_host(self) -> "GatheredTimeline":
+        """The same with partitions on the host."""
+        return self._replace(most=self.most_from_host, less=self.less_from_host)
 
     @property
     def fullest(self) -> int:
@@ -88,6 +96,11 @@ class MicroStep(NamedTuple):
     backward: GatheredTimeline
     read: tuple[int, ...]
     """Partitions read from NVMe."""
+
+    @property
+    def from_host(self) -> "MicroStep":
+        """The same with partitions on the host."""
+        return self._replace(forward=self.forward.from_host, backward=self.backward.from_host)
 
     @property
     def calls(self) -> Iterator[Gather]:

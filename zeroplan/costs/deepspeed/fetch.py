@@ -34,7 +34,7 @@ from zeroplan.specs.model import ParameterSpec
 from zeroplan.specs.strategy import Offload, Strategy
 
 
-def gathers_key(strategy: Strategy) -> Hashable:
+def _gathers_key(strategy: Strategy) -> Hashable:
     return (
         strategy.prefetch_bucket_size, strategy.max_live_parameters, strategy.max_reuse_distance,
         _beside_thresholds(strategy),
@@ -46,9 +46,8 @@ def _beside_thresholds(strategy: Strategy) -> Hashable:
     return (
         strategy.param_persistence_threshold, strategy.model_persistence_threshold,
         strategy.recomputing, strategy.kernels, strategy.stage == 3,
-        _micro_steps_that_differ(strategy),
-        strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential,
-        on_nvme and (strategy.sub_group_size, strategy.aio_block_size, strategy.element_bytes),
+        _micro_steps_that_differ(strategy), strategy.all_reduce_for_fetch, strategy.allgather_sequential,
+        on_nvme and (strategy.offload_param, strategy.sub_group_size, strategy.aio_block_size, strategy.element_bytes),
         groups_key(strategy), strategy.hpz_partition_size, strategy.autocast_dtype,
         strategy.quantized_weights and strategy.dtype, strategy.memory_efficient_linear, dtypes_key(strategy),
     )  # fmt: skip
@@ -81,6 +80,24 @@ class MicroSteps(NamedTuple):
             return (self.later,)
         return self.steady, self.later
 
+    @property
+    def from_host(self) -> MicroSteps:
+        """The same with partitions on the host."""
+        steady = self.steady.from_host
+        later = steady if self.later is self.steady else self.later.from_host
+        return MicroSteps(tuple(step.from_host for step in self.before), steady, later, self.holds)
+
+
+class Replay(NamedTuple):
+    """One run with its partitions on the GPU, and on the host."""
+
+    on_gpu: MicroSteps
+    from_host: MicroSteps
+
+    @classmethod
+    def of(cls, run: MicroSteps) -> Replay:
+        return cls(run, run.from_host)
+
 
 def distinct(steps: MicroSteps) -> tuple[MicroStep, ...]:
     """A step's first, and any later one where that differs (hpZ)."""
@@ -95,7 +112,7 @@ def micro_steps(job: Job) -> MicroSteps:
     Raises `ContradictionError` where DeepSpeed runs out of buffers for partitions on NVMe, or fetches what it has not
     recorded.
     """
-    result = _micro_steps(job)
+    result = _replay(job)
     if result is None:
         raise TooFewBuffersError(job)
     if isinstance(result, TraceError):
@@ -108,12 +125,17 @@ def micro_steps(job: Job) -> MicroSteps:
             "stage3_use_all_reduce_for_fetch_params with parameters of several dtypes at stage 3: DeepSpeed stops as "
             "it gathers two of them at once; leave it out"
         )
-    return result
+    return result.from_host if job.strategy.offload_param else result.on_gpu
 
 
 def by_replay(job: Job) -> Hashable:
     """The replay of its gathers, which holds for one order of execution and for all thresholds that change nothing."""
     return IdentityKey(micro_steps(job))
+
+
+def by_gathers(job: Job) -> Hashable:
+    """Which gathers it issues, wherever its partitions are."""
+    return IdentityKey(micro_steps(job).steady.gathers)
 
 
 def replay_free_key(strategy: Strategy) -> Hashable:
@@ -126,32 +148,36 @@ def by_order(job: Job) -> Hashable:
     return (by_execution(job), by_replay(job)) if job.strategy.stage == 3 else job.execution.gradients
 
 
-@cached(gathers_key, order=by_execution)
-def _micro_steps(job: Job) -> MicroSteps | TraceError | SeveralDtypesError | None:
+def _by_partitions(job: Job) -> Hashable:
+    return by_execution(job), _from_host(job)
+
+
+@cached(_gathers_key, order=_by_partitions)
+def _replay(job: Job) -> Replay | TraceError | SeveralDtypesError | None:
     """None where buffers run out."""
     known = _known(job)
     for result in known:
-        if result.holds.has(job.strategy):
+        if result.on_gpu.holds.has(job.strategy):
             return result
     if len(known) >= MOST_REPLAYS:
         known.clear()
     if _gathers(job):
         try:
-            known.append(_replayed(job, _settings(job)))
+            known.append(Replay.of(_replayed(job, _settings(job))))
         except OutOfBuffersError:
             return None
         except (TraceError, SeveralDtypesError) as error:
             return error
     else:
-        known.append(MicroSteps((), NOTHING_GATHERED, NOTHING_GATHERED))
+        known.append(Replay.of(MicroSteps((), NOTHING_GATHERED, NOTHING_GATHERED)))
     return known[-1]
 
 
 MOST_REPLAYS = 32
 
 
-@cached(_beside_thresholds, order=by_execution)
-def _known(_job: Job) -> list[MicroSteps]:
+@cached(_beside_thresholds, order=_by_partitions)
+def _known(_job: Job) -> list[Replay]:
     """Those of other thresholds, as far as they were asked for."""
     return []
 
@@ -164,13 +190,18 @@ NOTHING = GatheredTimeline.of([0] * len(GatheredTimeline._fields))
 NOTHING_GATHERED = MicroStep([], NOTHING, NOTHING, ())
 
 
-@cached(gathers_key, order=by_execution)
+def _from_host(job: Job) -> bool:
+    """Whether partitions come from the host and that changes more than what is copied beside a gather."""
+    return job.strategy.offload_param is not None and (job.ranks == 1 or secondary_ranks(job) > 0)
+
+
+@cached(_gathers_key, order=_by_partitions)
 def _settings(job: Job) -> Settings:
     order, strategy = job.execution, job.strategy
     return Settings(
         frozenset(small_tensors(job)), job.ranks,
         1 if strategy.allgather_sequential else strategy.prefetch_bucket_size, strategy.max_live_parameters,
-        strategy.max_reuse_distance, _micro_steps_that_differ(strategy), strategy.offload_param is not None,
+        strategy.max_reuse_distance, _micro_steps_that_differ(strategy), _from_host(job),
         strategy.all_reduce_for_fetch, strategy.allgather_sequential, order.leaves, order.subtrees,
         _viewed(job),
         _checkpointed(job), strategy.recomputing.reentrant, frozenset(swapped_parameters(job)), parameter_buffers(job),
@@ -240,7 +271,7 @@ class PrefetchSettings(NamedTuple):
     prefetch_bucket_size: int
 
 
-@cached(gathers_key, order=by_execution)
+@cached(_gathers_key, order=_by_partitions)
 def sufficient_buffers(job: Job) -> PrefetchSettings | None:
     """The first that DeepSpeed can train with: what is there, more buffers, or no prefetch of a tensor's second use."""
     settings = _settings(job)
@@ -314,12 +345,13 @@ def first_step_micro_steps(job: Job) -> tuple[MicroStep, ...]:
 def _recording(job: Job) -> MicroStep:
     """The run's first micro-step."""
     try:
-        return _recorded(job)[1]
+        recording = _recorded(job)[1]
     except OutOfBuffersError as error:
         raise TooFewBuffersError(job) from error
+    return recording.from_host if job.strategy.offload_param else recording
 
 
-@cached(_beside_thresholds, order=by_execution)
+@cached(_beside_thresholds, order=_by_partitions)
 def _recorded(job: Job) -> tuple[Coordinator, MicroStep]:
     """The run's first micro-step, in which nothing is prefetched or kept, so that no threshold matters, and what it
     leaves behind.

@@ -28,6 +28,10 @@ class GatherWait(NamedTuple):
     most: int
     fewest: int
 
+    def less(self, besides: int) -> int:
+        """By how many there may be fewer than `most`, with so many at another moment."""
+        return self.most - max(self.fewest, besides) if self.most > besides else 0
+
 
 NOTHING = GatherWait(0, 0)
 
@@ -68,6 +72,7 @@ class GatheredStorages:
         """Tensors with a secondary partition; `copied` of their elements are on the GPU."""
         self.copied = 0
         self.most = 0  # of both, since it was last asked for, but for the wait for gathers
+        self.most_from_host = 0  # of gathers alone, with the partitions that are copied from the host first
         self.waiting = NOTHING
         self.place = 0, 0
         """The pass and the hook."""
@@ -114,7 +119,7 @@ class GatheredStorages:
         self.flying |= tensors
         if self.ranks == 1 and not self.settings.from_host:
             return
-        alone, elements, copied = len(tensors) == 1, 0, 0
+        alone, elements, copied, from_host = len(tensors) == 1, 0, 0, 0
         joined = joins and not alone and not self.settings.dequantized
         low_precision = set() if joined or self.ranks == 1 else tensors & self.settings.low_precision
         parts = self.parts(tensors, low_precision)
@@ -132,8 +137,8 @@ class GatheredStorages:
                     gathered += ceil_div(4 * ranks * scales(full // ranks), self.settings.smaller)
                 copied += gathered // ranks
             elements += gathered
-            if self.settings.from_host and self.ranks > 1 and not joined:
-                copied += received // ranks
+            if self.ranks > 1 and not joined:
+                from_host += received // ranks
         if (alone and not low_precision) or self.ranks == 1:
             for index in tensors:  # received in place
                 self.storage[index] = self.received[index]
@@ -142,7 +147,9 @@ class GatheredStorages:
             self.joined_low_precision |= low_precision if not alone else set()
             self.views |= tensors if joined else set()
         self.gathered += elements
-        self.most = max(self.most, self.gathered + self.copied + copied)
+        most = self.gathered + self.copied + copied
+        self.most = max(self.most, most)
+        self.most_from_host = max(self.most_from_host, most + from_host)
 
     def parts(self, tensors: set[int], low_precision: set[int]) -> Sequence[Set[int]]:
         """Of a coalesced call the tensors of each dtype, which travel by themselves."""
@@ -293,7 +300,8 @@ class Settings(NamedTuple):
     max_reuse_distance: int
     grad_accum: int
     from_host: bool
-    """Partitions are copied to the GPU first."""
+    """Partitions come from the host where that changes which gathers there are, or what stays: one rank's are the
+    parameters, and secondary ones stay there (hpZ)."""
     all_reduce: bool
     """Coalesced gathers are all-reduces, and the parameters views of their buffer."""
     sequential: bool

@@ -15,7 +15,7 @@ from operator import attrgetter, itemgetter
 
 from zeroplan.costs.cache import IdentityKey, by_execution, cached, cached_per_execution, no_key
 from zeroplan.costs.deepspeed.events import Gather
-from zeroplan.costs.deepspeed.fetch import by_replay, distinct, gathers_key, micro_steps
+from zeroplan.costs.deepspeed.fetch import by_gathers, distinct, micro_steps
 from zeroplan.costs.deepspeed.reduction import cached_per_reductions, reductions, reductions_key
 from zeroplan.costs.deepspeed.traffic import reduced
 from zeroplan.costs.engine import FOR_GATHER, FOR_REDUCTION, GATHER, REDUCE, IssuedEvent, IssueOrder
@@ -24,17 +24,15 @@ from zeroplan.specs.strategy import Strategy
 
 
 def _order_key(strategy: Strategy) -> Hashable:
-    if strategy.stage == 3:
-        return gathers_key(strategy), reductions_key(strategy)
-    return strategy.recomputing.every > 0
+    return reductions_key(strategy) if strategy.stage == 3 else strategy.recomputing.every > 0
 
 
-def _by_buckets(job: Job) -> Hashable:
+def _by_calls(job: Job) -> Hashable:
     """Below stage 3 the buckets, which settle the rest."""
-    return by_execution(job), None if job.strategy.stage == 3 else IdentityKey(reduced(job))
+    return by_execution(job), by_gathers(job) if job.strategy.stage == 3 else IdentityKey(reduced(job))
 
 
-@cached(_order_key, order=_by_buckets)
+@cached(_order_key, order=_by_calls)
 def issue_orders(job: Job) -> list[IssueOrder]:
     """Orders of the step's first micro-step, which makes secondary partitions (hpZ), and of the others where they
     differ. The engine's own reductions, at stage 0, come when backward is over.
@@ -52,7 +50,7 @@ Placed = tuple[tuple[int, int], IssuedEvent]
 """An event before a hook: the hook's number, then reductions before gathers before waits."""
 
 
-@cached(no_key, order=by_replay)
+@cached(no_key, order=by_gathers)
 def _gathers(job: Job) -> list[tuple[tuple[IssuedEvent, ...], list[Placed]]]:
     """What each hook and the look ahead gather, and what it waits for, in forward and in backward: of each micro-step
     that differs.

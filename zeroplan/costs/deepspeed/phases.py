@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from zeroplan.costs.deepspeed.events import Gather, MicroStep
 from zeroplan.costs.deepspeed.fetch import distinct, micro_steps
-from zeroplan.costs.deepspeed.traffic import MICRO_STEP, by_kind, cached_per_replay, calls_of, gathered_for_modules
+from zeroplan.costs.deepspeed.traffic import MICRO_STEP, by_kind, cached_per_gathers, calls_of, gathered_for_modules
 from zeroplan.costs.engine import BACKWARD, EVERY, FIRST, FORWARD, LAST, LATER, UPDATE, PhaseTransfer
 from zeroplan.formulas import volume
 from zeroplan.ledger import Transfer
@@ -44,7 +44,7 @@ def _in_last_backward(job: Job, entry: Transfer) -> bool:
     return "reduce" in entry.collective and entry.rule is volume.replayed and not by_engine
 
 
-@cached_per_replay
+@cached_per_gathers
 def gathered_in_passes(job: Job) -> tuple[list[Transfer], ...]:
     """Stage 3's, by the pass that issues them: of a step's first micro-step, and of a later one where that differs."""
     return tuple(

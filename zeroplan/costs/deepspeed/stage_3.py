@@ -175,7 +175,7 @@ def _forward_pass(job: Job, *forwards: GatheredTimeline) -> PassProfile:
     for forward in forwards:
         snapshots.add(START, 0, nothing, 0, nothing)
         now, at_end = 0, nothing
-        for at, _ready, most, elements, secondary, _less in forward.rows:
+        for at, _ready, most, elements, secondary in forward.rows:
             now, at_end = (elements + secondary) * w, (elements, secondary)
             snapshots.add(at, most * w, (most - secondary, secondary), now, at_end)
         snapshots.add(END, now, at_end, now, at_end)

@@ -65,7 +65,7 @@ class Stage3Backward:
         tracker.mark(START)
         yet = iter([*self.when, END + 1])
         due = next(yet)
-        for at, ready, most, elements, secondary, _less in micro_step.backward.rows:
+        for at, ready, most, elements, secondary in micro_step.backward.rows:
             while due < at:
                 self._meet(due)
                 due = next(yet)

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from zeroplan.costs.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed import quantized_collectives
 from zeroplan.costs.deepspeed.events import Gather
-from zeroplan.costs.deepspeed.fetch import by_order, by_replay, micro_steps, replay_free_key
+from zeroplan.costs.deepspeed.fetch import by_gathers, by_order, micro_steps, replay_free_key
 from zeroplan.costs.deepspeed.layout import (
     Group,
     bucket_dtypes,
@@ -199,10 +199,10 @@ def _gathered_key(strategy: Strategy) -> Hashable:
     return strategy.dtype, min(strategy.grad_accum, most)
 
 
-cached_per_replay = cached(_gathered_key, order=by_replay)
+cached_per_gathers = cached(_gathered_key, order=by_gathers)
 
 
-@cached_per_replay
+@cached_per_gathers
 def gathered_for_modules(job: Job) -> list[Transfer]:
     """Stage 3's, in both passes."""
     when, issued = gathers(job)
