@@ -44,6 +44,7 @@ BUCKETS = Category("gradient buckets", "torch nn/parallel/distributed.py", "grad
 class DataParallel:
     """Parameters, gradients and states whole on each rank; buckets are all-reduced while backward runs."""
 
+    larger_is_faster: tuple[str, ...] = ()
     gains_by_room: tuple[str, ...] = ()
     makes_room: tuple[str, ...] = ()
 
