@@ -105,9 +105,15 @@ UNDESCRIBED["gemma4 on text"] = {
     "text_config": {**GEMMA_4["text_config"], "num_hidden_layers": 5, "sliding_window": 512,
                     "layer_types": [*["sliding_attention"] * 3, "full_attention", "full_attention"]},
 }  # fmt: skip
+UNDESCRIBED["gemma4 with shared keys"] = {
+    **GEMMA_4,
+    "text_config": {**GEMMA_4["text_config"], "num_hidden_layers": 9, "num_kv_shared_layers": 5, "sliding_window": 64,
+                    "hidden_size_per_layer_input": 32, "vocab_size_per_layer_input": 300, "use_double_wide_mlp": True,
+                    "layer_types": [*["sliding_attention"] * 2, "full_attention"] * 3},
+}  # fmt: skip
 IMAGES = {"internvl": Images(1, 112, 112), "qwen2_5_vl": Images(1, 56, 84), "llava_next": Images(1, 100, 80),
           "gemma4": Images(1, 48, 96), "qwen2_vl": Images(1, 56, 84), "gemma3 on text": NO_IMAGES,
-          "gemma4 on text": NO_IMAGES}  # fmt: skip
+          "gemma4 on text": NO_IMAGES, "gemma4 with shared keys": NO_IMAGES}  # fmt: skip
 WAYS = {"none": PLAIN, "full": Recomputing(1), "every 2": Recomputing(2), "reentrant": Recomputing(1, reentrant=True)}
 
 
@@ -234,16 +240,17 @@ def test_reentrant_checkpoints_hand_all_gradients_on(recorded, family, frozen):
     assert model.profile.alone(asked) == torchs(family, batch, seq, checkpoints=True, reentrant=True, frozen=frozen)
 
 
+@pytest.mark.parametrize("family", ["gemma4 on text", "gemma4 with shared keys"])
 @pytest.mark.parametrize("way", ["none", "full", "every 2", "reentrant"])
-def test_a_layer_that_runs_again_puts_its_keys_and_values_into_the_mapping_again(recorded, way):
-    """Of each kind of Gemma 4's layers the last does. They come with the graph that made them, which nobody goes backward
+def test_a_layer_that_runs_again_puts_its_keys_and_values_into_the_mapping_again(recorded, way, family):
+    """Of each kind of Gemma 4's layers that have keys of their own the last does. They come with the graph that made them, which nobody goes backward
     through: it stays until the first layer is done.
     """
-    recording_, recomputing = recorded("gemma4 on text"), WAYS[way]
+    recording_, recomputing = recorded(family), WAYS[way]
     model = recorded_model(recording_, source="model.trace.json")
     for batch, seq in ((2, 448), (1, 640)):
         how = {"checkpoints": recomputing != PLAIN, "every": recomputing.every, "reentrant": recomputing.reentrant}
-        measured = torchs("gemma4 on text", batch, seq, **how)
+        measured = torchs(family, batch, seq, **how)
         assert model.profile.alone(request(recording_, batch, seq, recomputing)) == measured, (batch, seq)
 
 
@@ -443,6 +450,7 @@ HAS_DEEPSPEED = importlib.util.find_spec("deepspeed") is not None
         ("gemma3 on text", ("--stage", "0", "--micro-batch", "2", "--checkpointing", "full")),
         ("bart classifier", ("--stage", "3", "--micro-batch", "2")),
         ("whisper", ("--stage", "2", "--micro-batch", "2")),
+        ("gemma4 with shared keys", ("--stage", "3", "--micro-batch", "2", "--checkpointing", "full")),
     ],
     ids=lambda value: value if isinstance(value, str) else value[1],
 )
