@@ -47,7 +47,7 @@ class TreeProfile(ABC):
         """The profile of the trees that `change` makes of these."""
 
 
-KEPT_TIMELINES, KEPT_TRACES, KEPT_RUNS = 64, 64, 32
+KEPT_TIMELINES, KEPT_TRACES, KEPT_RUNS, KEPT_BYTES = 64, 64, 32, 4096
 
 
 class TracedProfile(TreeProfile):
@@ -65,8 +65,9 @@ class TracedProfile(TreeProfile):
         self.expanded = lru_cache(maxsize=KEPT_TRACES)(self._expanded)
         self.named = lru_cache(maxsize=1)(self._named)
         self.ran = lru_cache(maxsize=KEPT_TRACES)(self._ran)
+        self.run_alone = lru_cache(maxsize=KEPT_RUNS)(self._run)
         self.with_many = lru_cache(maxsize=KEPT_RUNS)(self._with_many)
-        self.bytes_alone = lru_cache(maxsize=KEPT_TIMELINES)(self._alone)
+        self.bytes_alone = lru_cache(maxsize=KEPT_BYTES)(self._alone)
         self.moments = lru_cache(maxsize=KEPT_TIMELINES)(self._allocated)
         self.by_itself = lru_cache(maxsize=1)(self._by_itself)
         self.recomputed = lru_cache(maxsize=KEPT_TIMELINES)(self._recomputed_share)
@@ -301,7 +302,7 @@ class TracedProfile(TreeProfile):
         return self.trace(request).flops
 
     def _ran(self, request: TimelineRequest) -> Trace:
-        return self._scaled(request).at(request.batch) if request.is_even else self._run(request)
+        return self._scaled(request).at(request.batch) if request.is_even else self.run_alone(request)
 
     def _scaled(self, request: TimelineRequest) -> BatchScaledTrace:
         """The run that is this request's in any number of sequences."""
