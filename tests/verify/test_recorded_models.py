@@ -243,8 +243,8 @@ def test_reentrant_checkpoints_hand_all_gradients_on(recorded, family, frozen):
 @pytest.mark.parametrize("family", ["gemma4 on text", "gemma4 with shared keys"])
 @pytest.mark.parametrize("way", ["none", "full", "every 2", "reentrant"])
 def test_a_layer_that_runs_again_puts_its_keys_and_values_into_the_mapping_again(recorded, way, family):
-    """Of each kind of Gemma 4's layers that have keys of their own the last does. They come with the graph that made them, which nobody goes backward
-    through: it stays until the first layer is done.
+    """Of each kind of Gemma 4's layers that have keys of their own the last does. They come with the graph that made
+    them, which nobody goes backward through: it stays until the first layer is done.
     """
     recording_, recomputing = recorded(family), WAYS[way]
     model = recorded_model(recording_, source="model.trace.json")

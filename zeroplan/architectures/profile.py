@@ -64,8 +64,8 @@ class TracedProfile(TreeProfile):
         self.timelines = lru_cache(maxsize=KEPT_TIMELINES)(self._timeline)
         self.expanded = lru_cache(maxsize=KEPT_TRACES)(self._expanded)
         self.named = lru_cache(maxsize=1)(self._named)
-        self.ran = lru_cache(maxsize=KEPT_TRACES)(self._ran)
-        self.run_alone = lru_cache(maxsize=KEPT_RUNS)(self._run)
+        self.ran = lru_cache(maxsize=KEPT_RUNS)(self._run)
+        self.scaled = lru_cache(maxsize=KEPT_TRACES)(self._scaled_to_batch)
         self.with_many = lru_cache(maxsize=KEPT_RUNS)(self._with_many)
         self.bytes_alone = lru_cache(maxsize=KEPT_BYTES)(self._alone)
         self.moments = lru_cache(maxsize=KEPT_TIMELINES)(self._allocated)
@@ -288,7 +288,8 @@ class TracedProfile(TreeProfile):
 
     def trace(self, request: TimelineRequest) -> Trace:
         """The trace of the representative layers."""
-        return self.ran(self._as_run(request))
+        request = self._as_run(request)
+        return self.scaled(request) if request.is_even else self.ran(request)
 
     def _as_run(self, request: TimelineRequest) -> TimelineRequest:
         """The request whose run is this one's: what gives the same trace runs once."""
@@ -301,8 +302,8 @@ class TracedProfile(TreeProfile):
             return self._scaled(self._as_run(request)).flops(request.batch)
         return self.trace(request).flops
 
-    def _ran(self, request: TimelineRequest) -> Trace:
-        return self._scaled(request).at(request.batch) if request.is_even else self.run_alone(request)
+    def _scaled_to_batch(self, request: TimelineRequest) -> Trace:
+        return self._scaled(request).at(request.batch)
 
     def _scaled(self, request: TimelineRequest) -> BatchScaledTrace:
         """The run that is this request's in any number of sequences."""

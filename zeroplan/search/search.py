@@ -294,6 +294,7 @@ class Search:
         return entry
 
     def _is_no_gain(self, entry: Contender, job: Job) -> bool:
+        """Whether it is not faster by more than the clock can tell."""
         return self.timed(job) > (1 - GAIN) * entry.seconds
 
     def _with_room_made(self, entry: Contender, name: str) -> Iterator[Job]:

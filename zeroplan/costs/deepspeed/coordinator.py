@@ -131,7 +131,7 @@ class Coordinator(GatheredStorages):
                 less, from_host = wait.less(besides), max(besides, self.most_from_host)
                 rows += (
                     at, ready, most, elements, secondary, less,
-                    max(wait.most, from_host), less and wait.less(from_host),
+                    max(wait.most, from_host), wait.less(from_host),
                 )  # fmt: skip
             self.most, self.most_from_host, self.waiting = 0, 0, NOTHING
         return GatheredTimeline.of(rows)

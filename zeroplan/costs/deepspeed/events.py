@@ -51,7 +51,7 @@ class GatheredTimeline(NamedTuple):
 
     @property
     def from_host(self) -> "GatheredTimeline":
-        """The same with partitions on the host."""
+        """The timeline of a job with `offload_param`: partitions are copied to the GPU before they are gathered."""
         return self._replace(most=self.most_from_host, less=self.less_from_host)
 
     @property
@@ -99,7 +99,7 @@ class MicroStep(NamedTuple):
 
     @property
     def from_host(self) -> "MicroStep":
-        """The same with partitions on the host."""
+        """The micro-step of a job with `offload_param`: the same gathers, and beside each the copied partitions."""
         return self._replace(forward=self.forward.from_host, backward=self.backward.from_host)
 
     @property

@@ -82,7 +82,7 @@ class MicroSteps(NamedTuple):
 
     @property
     def from_host(self) -> MicroSteps:
-        """The same with partitions on the host."""
+        """The micro-steps of a job with `offload_param`, each by itself."""
         steady = self.steady.from_host
         later = steady if self.later is self.steady else self.later.from_host
         return MicroSteps(tuple(step.from_host for step in self.before), steady, later, self.holds)
@@ -149,7 +149,7 @@ def by_order(job: Job) -> Hashable:
 
 
 def _by_partitions(job: Job) -> Hashable:
-    return by_execution(job), _from_host(job)
+    return by_execution(job), _host_changes_gathers(job)
 
 
 @cached(_gathers_key, order=_by_partitions)
@@ -190,7 +190,7 @@ NOTHING = GatheredTimeline.of([0] * len(GatheredTimeline._fields))
 NOTHING_GATHERED = MicroStep([], NOTHING, NOTHING, ())
 
 
-def _from_host(job: Job) -> bool:
+def _host_changes_gathers(job: Job) -> bool:
     """Whether partitions come from the host and that changes more than what is copied beside a gather."""
     return job.strategy.offload_param is not None and (job.ranks == 1 or secondary_ranks(job) > 0)
 
@@ -201,7 +201,7 @@ def _settings(job: Job) -> Settings:
     return Settings(
         frozenset(small_tensors(job)), job.ranks,
         1 if strategy.allgather_sequential else strategy.prefetch_bucket_size, strategy.max_live_parameters,
-        strategy.max_reuse_distance, _micro_steps_that_differ(strategy), _from_host(job),
+        strategy.max_reuse_distance, _micro_steps_that_differ(strategy), _host_changes_gathers(job),
         strategy.all_reduce_for_fetch, strategy.allgather_sequential, order.leaves, order.subtrees,
         _viewed(job),
         _checkpointed(job), strategy.recomputing.reentrant, frozenset(swapped_parameters(job)), parameter_buffers(job),

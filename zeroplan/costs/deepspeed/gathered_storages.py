@@ -117,7 +117,7 @@ class GatheredStorages:
         """
         self.live_parameters += sum([self.sizes[index] for index in tensors])
         self.flying |= tensors
-        if self.ranks == 1 and not self.settings.from_host:
+        if self.ranks == 1 and not self.settings.host_changes_gathers:
             return
         alone, elements, copied, from_host = len(tensors) == 1, 0, 0, 0
         joined = joins and not alone and not self.settings.dequantized
@@ -267,7 +267,8 @@ class GatheredStorages:
     def copy_again(self, index: int) -> None:
         """The secondary partition of a tensor that is about to be partitioned; beside the offloaded on the host."""
         self.secondary.add(index)
-        if not self.settings.from_host and index not in self.settings.frozen:  # those stay, and count as resident
+        on_gpu = not self.settings.host_changes_gathers
+        if on_gpu and index not in self.settings.frozen:  # those stay, and count as resident
             self.copied += self.second[index]
             self.most = max(self.most, self.gathered + self.copied)
 
@@ -299,7 +300,7 @@ class Settings(NamedTuple):
     max_live_parameters: int
     max_reuse_distance: int
     grad_accum: int
-    from_host: bool
+    host_changes_gathers: bool
     """Partitions come from the host where that changes which gathers there are, or what stays: one rank's are the
     parameters, and secondary ones stay there (hpZ)."""
     all_reduce: bool
