@@ -85,7 +85,7 @@ def kept(run):
     """Of a run that ended: its request, peaks by the tensors of Python and by CUDA's allocator, and what is beside it."""
     rows = [
         [each["phase"], each["step"], each["micro"], each["peak"]["gpu"], each["card"]["max_memory_allocated"],
-         each["card"]["max_memory_reserved"], each["card"]["memory_allocated"]]
+         each["card"]["max_memory_reserved"], each["card"]["memory_allocated"], each["card"]["max_requested"]]
         for each in run["phases"]
     ]  # fmt: skip
     card = run["card"]
@@ -96,13 +96,18 @@ def kept(run):
 
 
 def join(*sources):
-    runs = [run for source in sources for run in json.loads(Path(source).read_text()) if "phases" in run]
+    """What was measured, or joined before: of a request the first."""
+    read = [json.loads(Path(source).read_text()) for source in sources]
+    runs = [run for each in read if isinstance(each, list) for run in each if "phases" in run]
     head = {
         "card": runs[0]["card"]["name"], "total": runs[0]["card"]["total"], "cuda": runs[0]["card"]["cuda"],
         "versions": runs[0]["versions"], "date": max(run["date"] for run in runs),
-        "phases": ["phase", "step", "micro", "peak", "max_memory_allocated", "max_memory_reserved", "memory_allocated"],
+        "phases": ["phase", "step", "micro", "peak", "max_memory_allocated", "max_memory_reserved", "memory_allocated",
+                   "max_requested"],
     }  # fmt: skip
-    lines = ",\n".join(json.dumps(kept(run)) for run in runs)
+    rows = [run for each in read if isinstance(each, dict) for run in each["runs"]] + list(map(kept, runs))
+    first = {json.dumps(row["request"]): row for row in reversed(rows)}
+    lines = ",\n".join(map(json.dumps, reversed(first.values())))
     print(f'{json.dumps(head)[:-1]}, "runs": [\n{lines}\n]}}')
 
 

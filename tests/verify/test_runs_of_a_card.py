@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.references.gpu.cases import USUAL, job_of
+from tests.references.gpu.kernel_families import FAMILIES
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.passes import timeline_request
 from zeroplan.ledger import Ledger, total
@@ -30,16 +32,42 @@ def name(run: dict[str, Any]) -> str:
     return " ".join(str(value) for value in run["request"].values())
 
 
+def near(size: int) -> int:
+    return max(600, size // 10**6)
+
+
 def peaks(counted: Ledger, phase: str) -> int:
     return max(total(counted.gpu.worst(each).lines) for each in counted.gpu.phases if each == phase)
 
 
 def measured(run: dict[str, Any], phase: str, column: str) -> int:
+    """The first runs have no max_requested: what was asked for, without what a block has that is not split."""
     at = RECORD["phases"].index(column)
+    if at == len(run["phases"][0]):
+        return measured(run, phase, "max_memory_allocated")
     last = max(row[1] for row in run["phases"])
     rows = [row for row in run["phases"] if row[0] == phase and row[1] == last]
     micro = max(row[2] for row in rows)
     return max(row[at] for row in rows if phase != "step" or row[2] == micro)
+
+
+def in_parts(run: dict[str, Any]) -> int:
+    """Bytes of the parts in which Mamba-2's kernels sum what the heads of a group make, so that none of an H100's 132
+    multiprocessors is idle, beyond one part (mamba_ssm/ops/triton/ssd_chunk_scan.py: _chunk_scan_bwd_dcb): fp32, a
+    square of each chunk. 32 heads, 2 sequences of 5 chunks of 256 tokens.
+    """
+    groups = {"bamba": 1, "falcon_h1": 1, "zamba2": 2, "mamba2": 8}.get(run["request"]["model"], 32)
+    heads, chunks = 32, 2 * 5
+    parts = ceil(heads / groups / min(ceil(chunks * heads / 132), heads // groups))
+    return chunks * groups * (parts - 1) * 256**2 * 4
+
+
+def dropped(run: dict[str, Any]) -> int:
+    """B and C of the layer whose backward runs, [2,560 tokens, 16] in bf16, which Falcon-Mamba's norms replace: what
+    runs again has no other hold on them.
+    """
+    is_so = run["request"]["model"] == "falcon_mamba" and run["request"]["checkpointing"] == "full"
+    return is_so * 2 * 2560 * 16 * 2
 
 
 STEADY = [run for run in RUNS if not run["skipped_steps"]]
@@ -50,20 +78,27 @@ EXACT = [run for run in STEADY if run not in OUTLIERS]
 
 
 def test_there_are_enough() -> None:
-    assert len(EXACT) >= 38
+    assert len(EXACT) >= 97
+    kernels = [run["request"].get("kernels") for run in EXACT]
+    assert kernels.count("liger") >= 8
+    assert sum("autocast" in run["request"] for run in EXACT) == 4
+    assert {run["request"]["model"] for run in EXACT} >= FAMILIES.keys()
     assert {run["request"]["stage"] for run in EXACT} == set("0123")
 
 
 @pytest.mark.parametrize("run", EXACT, ids=name)
 def test_peaks_are_those_counted(run: dict[str, Any]) -> None:
-    """Every tensor of forward, backward and step, to within a millionth; the allocator's own peak is that and
-    cuBLAS's workspaces.
+    """Every tensor of forward, backward and step, to within a millionth, but for what kernels make in parts; the
+    allocator's own peak is that and cuBLAS's workspaces.
     """
     counted = ledger(job_of(run["request"]))
     for phase in ("forward", "backward", "step"):
         predicted = peaks(counted, phase)
-        assert measured(run, phase, "peak") == pytest.approx(predicted, abs=600, rel=1e-6), phase
-        beside = measured(run, phase, "max_memory_allocated") - predicted - WORKSPACES
+        peak = measured(run, phase, "peak")
+        parts, fewer = (in_parts(run), dropped(run)) if phase == "backward" else (0, 0)
+        assert predicted - fewer - near(predicted) <= peak <= predicted + parts + near(predicted), phase
+        given_out = min(measured(run, phase, column) for column in ("max_memory_allocated", "max_requested"))
+        beside = given_out - peak - WORKSPACES
         has_block = run["request"]["model"] == "opt-1.3b" and run["request"]["stage"] == "2" and phase == "backward"
         scratch = OF_A_KERNEL if has_block else 0
         assert -1024 <= beside <= MIB + ROUNDED * predicted + scratch, phase
@@ -71,11 +106,17 @@ def test_peaks_are_those_counted(run: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("run", [run for run in EXACT if run["activations"]], ids=name)
 def test_activations_alone(run: dict[str, Any]) -> None:
-    """Of adapters beside weights in 16, 8 and 4 bit, and of lfm2 with causal-conv1d's own kernels."""
+    """Of adapters beside weights in 16, 8 and 4 bit, and of kernels that only a card has: Liger's, fla's, causal-conv1d's
+    and mamba_ssm's.
+    """
     job = job_of(run["request"])
     counted = job.model.profile.alone(timeline_request(job))
     assert counted is not None
-    assert tuple(run["activations"].values()) == pytest.approx(counted, abs=600)
+    *others, backward = run["activations"].values()
+    assert others == pytest.approx(counted[:2], abs=600)
+    assert counted[2] - dropped(run) - 600 <= backward <= counted[2] + in_parts(run) + 600
+    if run["request"]["model"] == "mamba2":  # nothing else is as large
+        assert backward == counted[2] + in_parts(run)
 
 
 @pytest.mark.parametrize("run", OUTLIERS, ids=name)
@@ -92,6 +133,6 @@ def test_what_a_process_holds_beside_the_allocator() -> None:
     """Of those that had the card to themselves; NCCL is none of it, its calls were not sent."""
     alone = [run["outside"] for run in RUNS if run["outside"] < GiB]
     assert len(alone) >= 6
-    assert all(836 << 20 <= size <= 844 << 20 for size in alone)
+    assert all(822 << 20 <= size <= 844 << 20 for size in alone)
     assert RECORD["total"] == 85_017_493_504
     assert USUAL["gpu"] == "h100-80gb"

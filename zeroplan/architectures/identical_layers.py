@@ -12,8 +12,8 @@ from zeroplan.specs.checkpointing import PLAIN, Recomputing
 
 @lru_cache(maxsize=KEPT_TREES)
 def checkpointing_layers(root: Module) -> list[GradientCheckpointingLayer]:
-    """The layers that checkpointing knows and a step runs, in order."""
-    return [module for _path, module in tree(root) if isinstance(module, GradientCheckpointingLayer) and module.called]
+    """The layers that checkpointing knows and a step runs, in order; not those that are within another."""
+    return [layer for _place, layer in _placed(root) if not layer.is_within]
 
 
 @lru_cache(maxsize=KEPT_TREES)
@@ -21,14 +21,18 @@ def places_of_layers(root: Module) -> list[int]:
     """The place of each of `checkpointing_layers` among all layers that transformers can checkpoint: every-K counts
     those too that no step runs.
     """
-    every = (module for _path, module in tree(root) if isinstance(module, GradientCheckpointingLayer))
-    return [place for place, module in enumerate(every) if module.called]
+    return [place for place, layer in _placed(root) if not layer.is_within]
 
 
 def checkpointed_layers(root: Module, recomputing: Recomputing) -> frozenset[int]:
-    """Layers that run again, by identity."""
-    layers = zip(places_of_layers(root), checkpointing_layers(root), strict=True)
-    return frozenset(id(layer) for place, layer in layers if recomputing.has(place))
+    """Layers that run again, by identity, those within another too."""
+    return frozenset(id(layer) for place, layer in _placed(root) if recomputing.has(place))
+
+
+def _placed(root: Module) -> list[tuple[int, GradientCheckpointingLayer]]:
+    """All layers that a step runs, those within another too, with their places."""
+    every = (module for _path, module in tree(root) if isinstance(module, GradientCheckpointingLayer))
+    return [(place, layer) for place, layer in enumerate(every) if layer.called]
 
 
 def input_embeddings(root: Module) -> frozenset[int]:

@@ -229,18 +229,20 @@ class GradientCheckpointingLayer(Module):
     """Which of the model's masks and ropes it gets."""
     gives_weights: ClassVar[bool] = False
     """It returns a pair: under eager attention its weights are the second."""
+    is_within = False
+    """It is a part of another layer: identical layers are those around it."""
     mask_by_position: ClassVar[bool] = False
     """The mask is given by position: a reentrant checkpoint keeps it until the layer's backward has run."""
 
     def __call__(self, run: Any, *inputs: Any) -> Any:
-        if run.passes_over(self, inputs):
+        if not self.is_within and run.passes_over(self, inputs):
             return (inputs[0], run.weights()) if self.gives_weights else inputs[0]
         outer = run.enter(self, inputs)
-        run.layer = id(self)
+        run.layer = run.layer if self.is_within else id(self)
         forward = self.checkpointed if id(self) in run.checkpointed else self.forward
         out = forward(run, *inputs)
         run.leave(self, outer, out)
-        run.layer = 0
+        run.layer = run.layer if self.is_within else 0
         if self.gives_weights and out[1] is not None:
             run.weights = ref(out[1])  # a layer passed over gives them again, as long as they live
         return out

@@ -101,7 +101,7 @@ class Walk:
         leaf = path in self.leaves
         if not (hooked and module.called):
             self.forward(path, module, hooked and not leaf)
-        elif not isinstance(module, GradientCheckpointingLayer):
+        elif not isinstance(module, GradientCheckpointingLayer) or module.is_within:
             self.call(path, module, leaf)
         elif like := self.like(path, module):
             self.follow(like, path, module)
@@ -178,7 +178,7 @@ class Walk:
 
     def forward(self, path: str, module: Module, hooked: bool) -> None:
         parameters, children = module.parameters, module.children
-        start = self.now() if isinstance(module, GradientCheckpointingLayer) else None
+        start = self.now() if id(module) in self.numbers else None
         outer = self.detached
         detached = outer or module.unreached
         if module.calls_linear and len(parameters) == 2 and not detached:

@@ -108,11 +108,25 @@ def checkpoint_part(memory: Memory, part: Callable[..., Any], *inputs: Tensor | 
     return checkpoint(memory, part, *inputs)
 
 
-def checkpoint(memory: Memory, layer: Callable[..., Any], *inputs: Any, keeps_products: bool = False) -> Any:
-    """The layer's result; its graph keeps the layer's inputs and nothing else, unless it keeps products."""
+def checkpoint(
+    memory: Memory, layer: Callable[..., Any], *inputs: Any, keeps_products: bool = False, positional: int = 1
+) -> Any:
+    """The layer's result; its graph keeps the layer's inputs and nothing else, unless it keeps products.
+
+    Within another checkpoint the first `positional` inputs are saved as an operator saves them (_NoopSaveInputs): what
+    is around runs again before the layer does. The others are held as they are.
+    """
     before = memory.checkpoint
-    memory.checkpoint = CheckpointFrame(memory, partial(layer, *inputs), keeps_products=keeps_products)
+    again = partial(layer, *inputs)
+    if before is not None and memory.grad_enabled:
+        saved = [before.pack(each) for each in inputs[:positional]]
+        again = partial(_from_saved, layer, before, saved, inputs[positional:])
+    memory.checkpoint = CheckpointFrame(memory, again, keeps_products=keeps_products)
     try:
         return layer(*inputs)
     finally:
         memory.checkpoint = before
+
+
+def _from_saved(layer: Callable[..., Any], outer: Any, saved: list[Any], others: tuple[Any, ...]) -> Any:
+    return layer(*[outer.unpack(each) for each in saved], *others)

@@ -76,8 +76,8 @@ def case_of(job: Job, given: dict[str, Any] | None, *, mode: str, activations: b
         raise ContradictionError("--cuda runs no offload to NVMe; leave it out to verify that by sizes alone")
     if strategy.flash:
         raise ContradictionError("verify runs --attention eager or sdpa")
-    if strategy.kernels != "transformers":
-        raise ContradictionError("verify runs no Liger kernels, which need a GPU and Triton; leave --kernels out")
+    if strategy.kernels != "transformers" and mode != "cuda":
+        raise ContradictionError("Liger's kernels need a GPU: verify runs them with --cuda alone; leave --kernels out")
     if strategy.is_cast and strategy.built_on == "host":
         raise ContradictionError("verify builds the model on the GPU, where it has no bytes; write --built-on gpu")
     by_deepspeed = job.at(client_optimizer=False) if strategy.offload_optimizer else job
@@ -101,6 +101,7 @@ def case_of(job: Job, given: dict[str, Any] | None, *, mode: str, activations: b
         "parameter_groups": strategy.parameter_groups,
         "optimizer": client(job),
         "built_in": strategy.built_in,
+        **({"kernels": strategy.kernels} if strategy.kernels != "transformers" else {}),
         "gpu_memory": room(job) if mode == "meta" else None,
         **frozen(job),
     }

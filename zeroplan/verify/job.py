@@ -62,6 +62,8 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
             config, dtype=dtype, attn_implementation=case.get("attention", "eager")
         )
     recomputes = recomputing(case.get("checkpointing") or "none")
+    if case.get("kernels"):
+        put_liger(model, loss_alone=case["kernels"] == "liger-loss")
     if case.get("quantization"):
         from zeroplan.verify.quantized import quantize
 
@@ -85,6 +87,14 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
     elif recomputes.every:
         model.activation_checkpointing_enable(words(recomputes), every_n_layers=recomputes.every)
     return model.train()
+
+
+def put_liger(model: torch.nn.Module, *, loss_alone: bool) -> None:
+    """Patch it as transformers' Trainer does with use_liger_kernel."""
+    from liger_kernel.transformers.monkey_patch import _apply_liger_kernel_to_instance
+
+    others = ("rope", "rms_norm", "swiglu", "geglu") if loss_alone else ()
+    _apply_liger_kernel_to_instance(model=model, **dict.fromkeys(others, False))
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ A case is a dict (JSON):
                      "selective": transformers' AttentionInterface through torch.utils.checkpoint
     optimizer        null: ds_config's; or {"type": class of torch.optim, ...}, a client optimizer
     zero_init        build the model under deepspeed.zero.Init
+    kernels          "liger" or "liger-loss" (the loss alone), in mode "cuda"; none: transformers' own
     built_in         the dtype in which the model is built, null: the training dtype
     images           number, height, width and tokens of each sequence's images, null: the model takes none
     pads             the script sets the padding token that a classifier of sequences needs

@@ -41,6 +41,9 @@ def activations(case: dict[str, Any], setting: Any) -> dict[str, int]:
     if case.get("quantization"):  # bitsandbytes' first forward casts biases for good
         with torch.no_grad(), setting.autocast():
             model(**batch)
+    if setting.cuda:  # Triton's kernels are tuned in their first pass, and what fails there stays until it is collected
+        with setting.autocast():
+            model(**batch).loss.backward()
     gc.collect()
     gc.disable()
     base = storages.totals[GPU]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
+from tests.references.gpu.kernel_families import FAMILIES, NO_ATTENTION, RECORDINGS
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.outside import outside
 from zeroplan.ledger import total
@@ -85,6 +86,33 @@ KERNELS: tuple[dict[str, Any], ...] = (
     {"model": "nemotron-3-nano-30b-a3b", "stage": "3", "gpus": "8x8"},
 )  # fmt: skip
 """Layers with a state, whose kernels are packages of their own."""
+EACH_KERNEL: tuple[dict[str, Any], ...] = tuple(
+    {
+        "model": family, "seq": "1280", "micro_batch": "2", "stage": stage, "checkpointing": checkpointing,
+        **({"attention": "eager"} if family in NO_ATTENTION else {}),
+    }
+    for family in FAMILIES
+    for stage, checkpointing in (("2", "none"), ("3", "full"), ("3", "none"))
+)  # fmt: skip
+"""Small ones of every family that runs them; 1,280 tokens are five of the longest chunks."""
+LIGER: tuple[dict[str, Any], ...] = (
+    *({"model": "llama-3.2-1b", "stage": stage, "checkpointing": kind, "kernels": kernels, "micro_batch": "2"}
+      for stage, kind, kernels in (("2", "none", "liger"), ("3", "full", "liger"), ("1", "none", "liger-loss"))),
+    {"model": "qwen2.5-0.5b", "stage": "2", "checkpointing": "none", "seq": "4096", "kernels": "liger"},
+    {"model": "qwen3-0.6b", "stage": "3", "checkpointing": "none", "kernels": "liger"},
+    {"model": "gemma-2b", "stage": "3", "seq": "1024", "kernels": "liger"},
+    {"model": "gemma-2-2b", "stage": "2", "attention": "eager", "seq": "1024", "kernels": "liger"},
+    {"model": "phi-3-mini", "stage": "3", "gpus": "8x8", "kernels": "liger"},
+    {"model": "smollm2-135m", "stage": "0", "checkpointing": "none", "micro_batch": "4", "kernels": "liger"},
+    {"model": "tinyllama-1.1b", "stage": "2", "precision": "fp16", "kernels": "liger"},
+)  # fmt: skip
+AUTOCAST: tuple[dict[str, Any], ...] = tuple(
+    {"model": name, "precision": "fp32", "autocast": dtype, "stage": stage, "checkpointing": kind}
+    for name, dtype, stage, kind in (
+        ("opt-1.3b", "bf16", "2", "none"), ("llama-3.2-1b", "bf16", "3", "full"),
+        ("llama-3.2-1b", "fp16", "1", "none"), ("qwen2.5-0.5b", "bf16", "3", "none"),
+    )
+)  # fmt: skip
 TOO_LARGE = (
     {"model": SEVEN, "stage": "0"},
     {"model": THIRTEEN, "stage": "2", "checkpointing": "none", "micro_batch": "4"},
@@ -99,7 +127,7 @@ class Case(NamedTuple):
 
     @property
     def to_measure(self) -> dict[str, Any]:
-        alone = self.job.model.is_recorded or self.job.model.adapter is not None
+        alone = self.job.model.is_recorded or self.job.model.adapter is not None or self.job.strategy.kernels != "transformers"
         return case_of(self.job, None, mode="cuda", activations=alone)
 
 
@@ -114,15 +142,18 @@ def wanted() -> Iterator[dict[str, Any]]:
         if stage == "3" and gpus == "8":
             yield {**one, **OFFLOAD_ALL}
     yield from ({**SMALL, **settings} for settings in SETTINGS)
-    yield from (*LARGER, *ADAPTERS, *RECORDED, *KERNELS)
+    yield from (*LARGER, *ADAPTERS, *RECORDED, *KERNELS, *EACH_KERNEL, *LIGER, *AUTOCAST)
 
 
 def job_of(request: dict[str, Any], usual: dict[str, str] = USUAL) -> Job:
     """`usual`: options of all requests."""
-    zero = request.get("zero", {})
-    options = {**usual, **{name: value for name, value in request.items() if name not in ("zero", "initializer_range")}}
+    by_config = request.get("zero", {}) | ({"autocast": request["autocast"]} if "autocast" in request else {})
+    left_out = ("zero", "autocast", "initializer_range")
+    options = {**usual, **{name: value for name, value in request.items() if name not in left_out}}
+    if options["model"] in FAMILIES:
+        options["model"] = str(RECORDINGS / f"{options['model']}.trace.json.gz")
     job = as_measured(read_request(Options(**options)).job(), real=False)
-    return job.at(**zero) if zero else job
+    return job.at(**by_config) if by_config else job
 
 
 def case(request: dict[str, Any]) -> Case:

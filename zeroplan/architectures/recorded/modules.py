@@ -23,7 +23,7 @@ from zeroplan.architectures.module import (
     Parameter,
 )
 from zeroplan.architectures.recorded.flow import CallFlow, ProgramFlow, all_needed
-from zeroplan.architectures.recorded.program import INPUT, Call, Keeps, Operator, Program
+from zeroplan.architectures.recorded.program import INPUT, READS, Call, Keeps, Operator, Program
 from zeroplan.architectures.recorded.program import LINEAR as LINEAR_FUNCTION
 from zeroplan.architectures.recorded.replay import Sizes, replay
 from zeroplan.autograd.checkpoint import checkpoint
@@ -116,7 +116,8 @@ class RecordedLayer(GradientCheckpointingLayer):
         run.keeps[id(self)] = ref(kept)
         forward = partial(_keeping, kept, self.forward, run)
         if not run.recomputing.reentrant:
-            return checkpoint(run, forward, x, *rest, keeps_products=run.recomputing.keeps_products)
+            kept = run.recomputing.keeps_products
+            return checkpoint(run, forward, x, *rest, keeps_products=kept, positional=self.by_position)
         positional, named = rest[: self.by_position - 1], rest[self.by_position - 1 :]
         if any(each.node is not None for each in named):
             name = self.transformers_class.rpartition(".")[2]
@@ -299,7 +300,10 @@ def _follows(chain: Sequence[Call], call: Call) -> bool:
     return alone and chain[-1].outputs == call.inputs[:1] and made.isdisjoint(call.inputs[1:])
 
 
-def _module(record: ModuleRecord, parameters: dict[int, Parameter], *, outermost: bool = False) -> Module:
+def _module(
+    record: ModuleRecord, parameters: dict[int, Parameter], *, outermost: bool = False, within: bool = False
+) -> Module:
+    """`within`: a layer is around it."""
     shapes = {each.name: each.shape for each in record.parameters}
     if record.module_class == LINEAR:
         outputs, inputs = shapes["weight"]
@@ -310,7 +314,7 @@ def _module(record: ModuleRecord, parameters: dict[int, Parameter], *, outermost
         module = Dropout(record.number)
     else:
         module = RecordedModel() if outermost else RecordedLayer() if record.checkpoints else Recorded()
-        vars(module)["transformers_class"] = record.module_class
+        vars(module).update(transformers_class=record.module_class, is_within=within)
     for name, shape, number, trains in record.parameters:
         own = module.parameters.get(name) or Parameter(*shape) if trains else StillParameter(*shape)
         module.parameters[name] = parameters.setdefault(number, own)
@@ -318,7 +322,7 @@ def _module(record: ModuleRecord, parameters: dict[int, Parameter], *, outermost
     for name, size, dtype in record.buffers:
         module.buffers[name] = Buffer(size, dtype)
     for name, child in record.children:
-        module.children[name] = _module(child, parameters)
+        module.children[name] = _module(child, parameters, within=within or record.checkpoints)
     return module
 
 
@@ -328,6 +332,8 @@ def _describe(module: Module, call: Call, flow: CallFlow) -> None:
     distant = [name for name in dict.fromkeys(order) if "." in name or name.startswith("/")]
     read = {name: parameter for name in distant if (parameter := named_parameter(module, name)) is not None}
     parameters = {SAVES, *module.parameters, *read}
+    taken = [named_parameter(module, name) for name in _taken(call.program)]
+    borrowed = [each for each in dict.fromkeys((*taken, *read.values())) if each is not None]
     modules = [at for at, name in enumerate(order) if name not in parameters]
     last = max(modules, default=-1)
     unreached = not flow.reached and (module.unreached or not module.called)
@@ -337,13 +343,20 @@ def _describe(module: Module, call: Call, flow: CallFlow) -> None:
         called=True, unreached=unreached, takes_gradient=flow.exits, backward_fetches=flow.enters,
         saves_last=SAVES in order[last + 1 :], forward_order=tuple(kept),
         calls_linear=any(map(_is_linear_with_bias, call.program.steps)), reads=read,
-        borrowed=tuple([each for each in dict.fromkeys(read.values()) if each not in module.parameters.values()]),
+        borrowed=tuple([each for each in borrowed if each not in module.parameters.values()]),
         elsewhere={name: descendant(module, name) for name in distant if name not in read},
     )  # fmt: skip
     vars(module)["saves_views"] = _saves_views(call.program)
     below = [step for step in call.program.steps if isinstance(step, Call)]
     for step, of_step in zip(below, flow.below, strict=True):
         _describe(descendant(module, step.module), step, of_step)
+
+
+def _taken(program: Program) -> Iterator[str]:
+    """Names of parameters elsewhere that it takes and no operator reads."""
+    for step in program.steps:
+        if isinstance(step, Operator) and step.name == READS:
+            yield str(step.inputs[0])
 
 
 def _is_linear_with_bias(step: Any) -> bool:

@@ -134,6 +134,10 @@ LINEAR = "linear"
 
 ASKS = "requires_grad_"
 """An operator's name where the model's own code calls requires_grad_ on a tensor; it has no results."""
+READS = "getattr"
+"""An operator's name where a module takes a parameter of a module below it, or elsewhere, that does not run: for its
+dtype, say. DeepSpeed's stage 3 gathers it then, and registers it with the module that reads it; it has no results.
+"""
 FLASH_FUNCTION = "flash_attention"
 """The first word of an operator's name where the flash-attention package's function is called; then what it is told:
 `dropout=0.1`, `softcap`, `local` for a window that is shorter than the sequence.

@@ -12,6 +12,7 @@ from zeroplan.architectures.recorded.program import (
     FLASH_FUNCTION,
     INPUT,
     LINEAR,
+    READS,
     RESULT,
     Allocated,
     Backward,
@@ -96,6 +97,8 @@ def replay(
 
 def run_operator(step: Operator, tensors: dict[int, Tensor], sizes: Sizes, named: NamedTensors) -> None:
     """Make its results, and its node where an input needs a gradient."""
+    if step.name == READS:
+        return
     given = [_given(ref, tensors, sizes, named) for ref in step.inputs]
     if step.base is not None:
         written = next(each.of for each in step.results if each.is_input)

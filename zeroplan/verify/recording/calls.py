@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from zeroplan.architectures.recorded.program import (
     INPUT,
     OTHER,
+    READS,
     Backward,
     Call,
     Keeps,
@@ -37,6 +38,8 @@ class Opened:
         self.steps: list[Any] = []
         self.made: set[int] = set()
         """Tensors that were made in it, or below it."""
+        self.gathered: set[int] = set()
+        """Parameters, by identity, that stage 3 would gather as long as it runs."""
         self.positional: tuple[int, ...] = ()
         self.tensors: tuple[Ref, ...] = ()
         """All that is given, by position and by name, each at its place."""
@@ -97,6 +100,7 @@ class Programs:
             return numbers.setdefault(number, len(numbers))
 
         prefix = f"{opened.path}." if opened.path else ""
+        in_operators = {ref for step in opened.steps if id(step) in self.calls for ref in step.inputs}
         steps: list[Operator | Call | Release | Keeps] = []
         for step in opened.steps:
             if isinstance(step, Opened):
@@ -112,7 +116,7 @@ class Programs:
             elif isinstance(step, Release):
                 if there := tuple([numbers[each] for each in step.tensors if each in numbers]):
                     steps.append(Release(there))
-            else:
+            elif step.name != READS or step.inputs[0] not in in_operators:
                 steps.append(self.operator(step, local, prefix))
         outputs = tuple(sorted(opened.made & wanted))
         program = self.made[opened.path] = Program(len(inputs), tuple(steps), tuple(map(local, outputs)))

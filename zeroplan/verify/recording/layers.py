@@ -36,8 +36,7 @@ def chained(recorder: Recorder) -> Iterator[Opened]:
     """Layers that make one tensor that leaves them, like their first input, which the next takes; none where one runs
     more than once.
     """
-    every = ((step, recorder.model.get_submodule(step.path)) for step in _every(recorder.root))
-    layers = [step for step, module in every if isinstance(module, GradientCheckpointingLayer)]
+    layers = list(_outermost(recorder.root, recorder.model))
     if len({step.path for step in layers}) < len(layers):
         return
     for at, step in enumerate(layers):
@@ -51,8 +50,9 @@ def chained(recorder: Recorder) -> Iterator[Opened]:
             yield step
 
 
-def _every(opened: Opened) -> Iterator[Opened]:
+def _outermost(opened: Opened, model: torch.nn.Module) -> Iterator[Opened]:
+    """Calls of layers that are not within another: a block of Zamba's has one that gives what the block gives."""
     for step in opened.steps:
         if isinstance(step, Opened):
-            yield step
-            yield from _every(step)
+            is_layer = isinstance(model.get_submodule(step.path), GradientCheckpointingLayer)
+            yield from (step,) if is_layer else _outermost(step, model)

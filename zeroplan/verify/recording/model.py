@@ -38,7 +38,7 @@ from zeroplan.verify.task import WORDS, class_of, task_of
 
 WINDOWS = ("sliding_window", "attention_chunk_size", "local_attention")
 CHUNKS = ("chunk_size", "mamba_chunk_size")
-DELTA_RULE = ("linear_num_value_heads", "linear_attn_config")
+DELTA_RULE = ("linear_num_value_heads", "linear_num_heads", "linear_attn_config")
 """What configs say of layers whose chunks fla's kernels cut, whatever a config says."""
 USUAL_FFN = 4
 """Times the hidden size, where no width of the MLP is stated."""

@@ -24,6 +24,7 @@ from zeroplan.architectures.recorded.program import (
     FLASH_FUNCTION,
     FUNCTION,
     LINEAR,
+    READS,
     Extent,
     Keeps,
     Operator,
@@ -218,6 +219,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         for opened in self.open:
             opened.made.update(new)
 
+    def read(self, parameter: torch.Tensor) -> None:
+        """A module takes a parameter that no module which runs has."""
+        opened = self.open[-1]
+        if not self.inside and not any(id(parameter) in each.gathered for each in self.open):
+            opened.gathered.add(id(parameter))
+            opened.steps.append(Operator(READS, (self.ref(parameter),), (), {}))
+
     def see_asking(self, inputs: Sequence[torch.Tensor], refs: Sequence[Ref]) -> None:
         """Those that ask for a gradient and follow from nothing, as all do inside a function written in Python."""
         for ref, each in zip(refs, inputs, strict=True) if self.packed is None else ():
@@ -315,9 +323,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
     @contextmanager
     def hooked(self) -> Iterator[None]:
         def enter(path: str) -> Any:
-            def hook(_module: Any, inputs: Any, named: Any) -> None:
+            def hook(module: Any, inputs: Any, named: Any) -> None:
                 self.let_go()
                 self.open.append(Opened(path))
+                self.open[-1].gathered.update(map(id, module._parameters.values()))
                 self.open[-1].positional = self.refs(inputs)
                 tensors = self.open[-1].tensors = tuple(map(self.ref, tensors_in((inputs, named))))
                 self.open[-1].given = tuple([ref for ref in tensors if isinstance(ref, int)])
@@ -336,6 +345,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         functional.linear = self.linear(linear)
         torch.autograd.Function.apply = self.function(apply)
         for path, module in outside(self.model, self.alike):
+            vars(module)["_parameters"] = Parameters(module._parameters, self.read)
             handles.append(module.register_forward_pre_hook(enter(path), with_kwargs=True))
             handles.append(module.register_forward_hook(leave))
             if path in self.alike:
@@ -349,6 +359,22 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
                 handle.remove()
             for path in self.alike:
                 del self.model.get_submodule(path).forward
+            for module in self.model.modules():
+                vars(module)["_parameters"] = dict(module._parameters)
+
+
+class Parameters(dict[str, Any]):
+    """A module's own, each of which is seen as it is taken by name, as DeepSpeed's ZeROOrderedDict does."""
+
+    def __init__(self, parameters: Mapping[str, Any], read: Callable[[torch.Tensor], None]) -> None:
+        super().__init__(parameters)
+        self.read = read
+
+    def __getitem__(self, name: str) -> Any:
+        parameter = super().__getitem__(name)
+        if parameter is not None:
+            self.read(parameter)
+        return parameter
 
 
 def _goes(gone: list[int], key: int, _dead: Any) -> None:
