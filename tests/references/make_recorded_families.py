@@ -9,9 +9,8 @@ FAMILY.N.json are joined by make_deepspeed_reference --into families_0.19.8.json
 tests/references/families. What a model reads of its images' sizes, and what its modules keep, is left out of the runs.
 A run that differs from its prediction is printed with "DIFFERS". Needs DeepSpeed and transformers.
 
-Left out: gpt_neo, of which torch.tensor makes 4 bytes on the meta device that no mode sees; mamba2, one of whose 35 gathers at
-stage 3 is not counted (its kernel takes weights of two modules below it); ctrl, whose buffer DeepSpeed casts in forward;
-diffllama, which makes a tensor on the CPU as it is built. Not recorded are recurrent_gemma and rwkv, which loop over tokens,
+Left out: gpt_neo, of which torch.tensor makes 4 bytes on the meta device that no mode sees; ctrl, whose buffer DeepSpeed casts
+in forward; diffllama and olmo_hybrid, which make tensors on the CPU as they are built. Not recorded are recurrent_gemma and rwkv, which loop over tokens,
 jetmoe, whose sizes follow from values, and big_bird, which replaces modules as it runs.
 """
 
@@ -92,15 +91,24 @@ OF_IMAGES = {
 """What config.json says, and images that it takes."""
 OF_WORDS = """
     afmoe apertus arcee bart bamba biogpt blenderbot-small camembert codegen cohere cohere2 cwm deberta deberta-v2
-    distilbert doge electra ernie ernie4_5 ernie4_5_moe exaone4 falcon_h1 flex_olmo gemma4_text glm glm4 glm4_moe
-    glm_moe_dsa granite granitemoe granitemoehybrid granitemoeshared helium hunyuan_v1_dense hunyuan_v1_moe jamba
-    lfm2 llama4_text mamba marian mbart minimax_m2 ministral modernbert mpnet mpt mt5 nanochat nemotron nemotron_h olmo3
-    olmoe pegasus persimmon phimoe qwen3_5_text qwen3_next rembert roberta seed_oss smollm3 solar_open
-    stablelm t5 umt5 vaultgemma whisper xglm xlm-roberta
+    distilbert doge electra ernie ernie4_5 ernie4_5_moe exaone4 falcon_h1 falcon_mamba flex_olmo gemma4_text glm glm4
+    glm4_moe glm_moe_dsa granite granitemoe granitemoehybrid granitemoeshared helium hunyuan_v1_dense hunyuan_v1_moe
+    jamba kimi_linear lfm2 llama4_text mamba mamba2 marian mbart minimax_m2 ministral modernbert mpnet mpt mt5 nanochat
+    nemotron nemotron_h olmo3 olmoe pegasus persimmon phimoe qwen3_5_text qwen3_next rembert roberta
+    seed_oss smollm3 solar_open stablelm t5 umt5 vaultgemma whisper xglm xlm-roberta zamba2
 """.split()
 MORE = {
     "codegen": {"rotary_dim": 8},
-}
+    "kimi_linear": {
+        "num_key_value_heads": 8, "linear_num_heads": 4, "linear_head_dim": 16, "num_local_experts": 4, "n_shared_experts": 1,
+        "layer_types": ["linear_attention", "full_attention"] * 2, "mlp_layer_types": ["dense", *["sparse"] * 3],
+    },
+    "mamba2": {"num_heads": 16, "head_dim": 16, "state_size": 16, "n_groups": 2, "chunk_size": 32},
+    "zamba2": {
+        "mamba_d_state": 16, "mamba_headdim": 16, "n_mamba_heads": 16, "mamba_ngroups": 2, "chunk_size": 32,
+        "layers_block_type": ["mamba", "hybrid"] * 2, "adapter_rank": 8, "head_dim": 32,
+    },
+}  # fmt: skip
 """What the classes' own values do not fit."""
 NOT_CHECKPOINTED = ("mpnet",)
 """supports_gradient_checkpointing is false."""
