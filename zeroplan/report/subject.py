@@ -13,27 +13,15 @@ from zeroplan.specs.scope import Scope
 from zeroplan.units import between, count, gib
 
 COMPARED = (
-    f"Equal to recorded runs of DeepSpeed {DEEPSPEED} and transformers {TRANSFORMERS}: what a GPU and the host hold "
-    "between steps, traffic, and activations; peaks within 1 %. No run on a GPU yet: what kernels take for themselves "
-    "is not in it, and what PyTorch reserves and nvidia-smi shows are ranges of others' runs."
+    f"Equal to recorded runs of DeepSpeed {DEEPSPEED} and transformers {TRANSFORMERS}{{}}: what a GPU and the host hold "
+    "between steps, traffic, and activations; peaks within 1 %. Runs on an H100 had these peaks too, and 64 to 163 MiB "
+    "beside them; what PyTorch reserves and nvidia-smi shows are ranges of others' runs."
 )
 COMPARED_IN_PART = (
     f"Equal to recorded runs of DeepSpeed {DEEPSPEED}: what a GPU and the host hold between steps, and traffic; peaks "
     "less activations within 1 %. Compared with no run yet: activations and logits, which are closed forms."
 )
 """For a family whose forward is not written out."""
-COMPARED_BUT_LIGER = (
-    f"Equal to recorded runs of DeepSpeed {DEEPSPEED}, transformers {TRANSFORMERS} and liger-kernel {LIGER}'s Python, "
-    "its kernels without effect: what a GPU and the host hold between steps, traffic, and activations; peaks within 1 "
-    "%. Liger itself ran in none, for it needs a GPU: what kernels take for themselves and the allocator's fragments "
-    "are not in it."
-)
-
-COMPARED_BUT_AUTOCAST = (
-    f"Equal to recorded runs of DeepSpeed {DEEPSPEED} and transformers {TRANSFORMERS} with CUDA's lists of autocast: "
-    "what a GPU and the host hold between steps, traffic, and activations; peaks within 1 %. No run on a GPU yet: what "
-    "kernels take for themselves is not in it."
-)
 COMPARED_BUT_FLASH = (
     f"Equal to recorded runs of DeepSpeed {DEEPSPEED}, transformers {TRANSFORMERS} and flash-attn {FLASH_ATTN}'s "
     "Python: what a GPU and the host hold between steps, traffic, and activations; peaks within 1 %. flash-attn's "
@@ -47,8 +35,8 @@ APPROXIMATED = (
 
 RECORDED = (
     f"Its operators are those that {{}} ran on the meta device when it was recorded; what DeepSpeed {DEEPSPEED} holds "
-    "and moves for them is as in recorded runs of other models. 47 models recorded so ran under DeepSpeed, 180 of 188 "
-    "runs equal (docs/recordings.md); this one was compared with none: zeroplan verify does."
+    "and moves for them is as in recorded runs of other models. 84 models recorded so ran under DeepSpeed, 336 runs "
+    "equal (docs/recordings.md); this one was compared with none: zeroplan verify does."
 )
 RECORDED_FLASH = (
     f" What flash-attn's function holds is as {FLASH_ATTN}'s source says: its kernels ran in none."
@@ -107,8 +95,7 @@ def _compared_with(job: Job) -> str:
         return APPROXIMATED.format(job.model.approximate)
     if job.model.recorded_with:
         return RECORDED.format(job.model.recorded_with) + RECORDED_FLASH * bool(job.strategy.flash)
-    if job.strategy.autocast:
-        return COMPARED_BUT_AUTOCAST
     if job.strategy.flash:
         return COMPARED_BUT_FLASH
-    return COMPARED if job.strategy.kernels == "transformers" else COMPARED_BUT_LIGER
+    by_liger = f" with liger-kernel {LIGER}" if job.strategy.kernels != "transformers" else ""
+    return COMPARED.format(by_liger or " under torch_autocast" * bool(job.strategy.autocast))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.text import Text
 
 from zeroplan.costs.passes import timeline_of
-from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER
+from zeroplan.sources import DEEPSPEED, FLASH_ATTN
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -83,8 +83,4 @@ def legend(job: Job, used: Iterable[str], *, more: bool = False) -> Text:
 
 def _kernels(strategy: Strategy) -> str:
     """What could not run in them, for it needs a GPU."""
-    if strategy.kernels != "transformers":
-        return f" (Liger {LIGER}'s kernels aside)"
-    if strategy.flash:
-        return f" (flash-attn {FLASH_ATTN}'s kernels aside)"
-    return " (CUDA's autocast lists)" if strategy.autocast else ""
+    return f" (flash-attn {FLASH_ATTN}'s kernels aside)" if strategy.flash else ""

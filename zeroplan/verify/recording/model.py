@@ -172,7 +172,7 @@ def notes_on(stood_in: set[str]) -> tuple[str, ...]:
     if not stood_in:
         return ()
     read = ", ".join(f"{package} {version}" for package, version in VERSIONS.items())
-    return (f"{', '.join(sorted(stood_in))}: what they hold is as their sources say ({read}), compared with no run",)
+    return (f"{', '.join(sorted(stood_in))}: what they hold is as their sources say ({read}) and as it was on an H100",)
 
 
 def check_images(config: Any, images: Images | None, place: str) -> None:
