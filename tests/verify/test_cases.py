@@ -2,6 +2,12 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+from zeroplan.errors import ContradictionError
+from zeroplan.request.options import Options
+from zeroplan.request.request import read_request
+from zeroplan.verify.case import as_measured, case_of
 from zeroplan.verify.cases import FAMILIES, WORLDS, draw
 
 DRAWN = [draw(seed) for seed in range(300)]
@@ -28,3 +34,11 @@ def test_the_measured_rank_is_one_of_the_world():
 def test_the_parent_needs_no_torch():
     program = "import sys, zeroplan.verify.measure, zeroplan.verify.cases; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_ligers_kernels_run_on_a_card_alone():
+    options = Options(model="llama-3.2-1b", gpus="8", stage="2", seq="2048", kernels="liger-loss")
+    job = as_measured(read_request(options).job(), real=False)
+    with pytest.raises(ContradictionError, match="with --cuda alone"):
+        case_of(job, None, mode="meta")
+    assert case_of(job, None, mode="cuda")["kernels"] == "liger-loss"

@@ -18,13 +18,14 @@ from zeroplan.architectures.execution import execution
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.architectures.recorded.modules import assemble
-from zeroplan.architectures.recorded.program import Extent
+from zeroplan.architectures.recorded.program import READS, Call, Extent, Operator
 from zeroplan.architectures.recorded.replay import Sizes, replay
 from zeroplan.architectures.trace import run_of, run_step
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.tensor import AccumulateGrad, Tensor
 from zeroplan.catalog.recording import read, written
+from zeroplan.catalog.recording import read as read_file
 from zeroplan.errors import SpecError
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import TimelineRequest
@@ -35,7 +36,10 @@ transformers = pytest.importorskip("transformers", reason="needs transformers (z
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_flatten  # noqa: E402
 
+from tests.conftest import REFERENCES  # noqa: E402
+from tests.references.make_recorded_families import recorded as recorded_family  # noqa: E402
 from zeroplan.verify.inputs import Inputs  # noqa: E402
+from zeroplan.verify.recording import variants  # noqa: E402
 from zeroplan.verify.recording.experiments import Experiments  # noqa: E402
 from zeroplan.verify.recording.growth import NotOneProgramError, grown  # noqa: E402
 from zeroplan.verify.recording.layers import identical_layers  # noqa: E402
@@ -279,3 +283,31 @@ def test_what_is_no_polynomial_is_refused(value):
 def test_another_program_elsewhere_is_refused():
     with pytest.raises(NotOneProgramError, match="not as many elsewhere"):
         grown([(Extent(1),) * (1 + (s > 64)) for _b, s in POINTS], POINTS)
+
+
+@pytest.mark.parametrize(
+    ("family", "read"),
+    [("mamba2", {"lm_head.weight", "norm.weight"}), ("t5", {"wo.weight"}), ("zamba2", set()), ("qwen3_vl", {"proj.weight"})],
+)
+def test_parameters_that_a_module_takes_of_one_below(monkeypatch, family, read):
+    """For their dtype (modeling_mamba2.py: lm_head.weight.dtype; modeling_t5.py: wo; Qwen3-VL's patches: proj), beside
+    those that operators read; and blocks of Zamba 2, each of which has a layer within it that gives what it gives.
+    """
+    monkeypatch.setattr(variants, "BATCHES", (1, 2))
+    taken, made = set(), 0
+
+    def look(program):
+        nonlocal made
+        for step in program.steps:
+            if isinstance(step, Call):
+                made += step.module.startswith("layers.") and bool(step.outputs)
+                look(step.program)
+            elif isinstance(step, Operator) and step.name == READS:
+                taken.add(step.inputs[0])
+
+    known = recorded_family(family)
+    look(known.programs[0])
+    assert taken == read
+    assert family != "zamba2" or made == 4
+    stored = read_file((REFERENCES / "families" / f"{family}.trace.json.gz").read_bytes(), family)
+    assert known.programs == stored.programs

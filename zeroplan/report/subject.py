@@ -13,9 +13,9 @@ from zeroplan.specs.scope import Scope
 from zeroplan.units import between, count, gib
 
 COMPARED = (
-    f"Equal to recorded runs of DeepSpeed {DEEPSPEED} and transformers {TRANSFORMERS}{{}}: what a GPU and the host hold "
-    "between steps, traffic, and activations; peaks within 1 %. Runs on an H100 had these peaks too, and 64 to 163 MiB "
-    "beside them; what PyTorch reserves and nvidia-smi shows are ranges of others' runs."
+    f"Equal to recorded runs of DeepSpeed {DEEPSPEED} and transformers {TRANSFORMERS}{{}}: what a GPU and the host "
+    "hold between steps, traffic, and activations; peaks within 1 %. Runs on an H100 had these peaks too, and 64 to "
+    "163 MiB beside them; what PyTorch reserves and nvidia-smi shows are ranges of others' runs."
 )
 COMPARED_IN_PART = (
     f"Equal to recorded runs of DeepSpeed {DEEPSPEED}: what a GPU and the host hold between steps, and traffic; peaks "

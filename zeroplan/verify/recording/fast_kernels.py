@@ -3,7 +3,8 @@
 Where one of these packages is not installed, transformers runs a loop over chunks or tokens, which holds other tensors
 than people train with; where it is, its kernels cannot run on `meta`. Inside `fast_kernels` a stand-in takes its place:
 an autograd function that makes, keeps and lets go of the tensors of the package's own, as its source was read and as
-runs on an H100 had them. What launching a kernel takes is not counted, and Hub kernels (`use_kernels=True`) are not meant.
+runs on an H100 had them. What launching a kernel takes is not counted, and Hub kernels (`use_kernels=True`) are not
+meant.
 Only the child process imports this module (it needs torch and transformers).
 """
 
