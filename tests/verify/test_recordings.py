@@ -25,7 +25,6 @@ from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.tensor import AccumulateGrad, Tensor
 from zeroplan.catalog.recording import read, written
-from zeroplan.catalog.recording import read as read_file
 from zeroplan.errors import SpecError
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import TimelineRequest
@@ -286,10 +285,10 @@ def test_another_program_elsewhere_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("family", "read"),
+    ("family", "expected"),
     [("mamba2", {"lm_head.weight", "norm.weight"}), ("t5", {"wo.weight"}), ("zamba2", set()), ("qwen3_vl", {"proj.weight"})],
 )
-def test_parameters_that_a_module_takes_of_one_below(monkeypatch, family, read):
+def test_parameters_that_a_module_takes_of_one_below(monkeypatch, family, expected):
     """For their dtype (modeling_mamba2.py: lm_head.weight.dtype; modeling_t5.py: wo; Qwen3-VL's patches: proj), beside
     those that operators read; and blocks of Zamba 2, each of which has a layer within it that gives what it gives.
     """
@@ -307,7 +306,7 @@ def test_parameters_that_a_module_takes_of_one_below(monkeypatch, family, read):
 
     known = recorded_family(family)
     look(known.programs[0])
-    assert taken == read
+    assert taken == expected
     assert family != "zamba2" or made == 4
-    stored = read_file((REFERENCES / "families" / f"{family}.trace.json.gz").read_bytes(), family)
+    stored = read((REFERENCES / "families" / f"{family}.trace.json.gz").read_bytes(), family)
     assert known.programs == stored.programs
