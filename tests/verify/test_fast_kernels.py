@@ -18,6 +18,7 @@ if not hasattr(transformers.integrations.hub_kernels, "use_kernel_func_from_hub_
 
 from torch.utils._pytree import tree_flatten  # noqa: E402
 
+from tests.references.gpu.kernel_families import FAMILIES, content  # noqa: E402
 from tests.verify.test_recordings import Bytes  # noqa: E402
 from zeroplan.verify.recording import fast_kernels_mamba  # noqa: E402
 from zeroplan.verify.recording.fast_kernels import STAND_INS, fast_kernels  # noqa: E402
@@ -216,45 +217,6 @@ def test_all_of_mamba_between_projections():
     assert stepped("mamba_inner_fn", inputs, named) == (kept + out, forward, backward)
 
 
-SMALL = {
-    "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300,
-    "intermediate_size": 96, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
-}  # fmt: skip
-LINEAR = {
-    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
-    "head_dim": 16, "layer_types": ["linear_attention", "full_attention"],
-}  # fmt: skip
-EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
-MAMBA_2 = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 2, "mamba_chunk_size": 32}
-FAMILIES = {
-    "qwen3_5_text": LINEAR,
-    "qwen3_next": {**LINEAR, **EXPERTS, "num_experts": 4, "shared_expert_intermediate_size": 32},
-    "olmo_hybrid": LINEAR,
-    "kimi_linear": {
-        **EXPERTS, "num_key_value_heads": 4, "linear_num_heads": 4, "linear_head_dim": 16, "num_local_experts": 4,
-        "layer_types": LINEAR["layer_types"], "mlp_layer_types": ["dense", "sparse"], "n_shared_experts": 1,
-        "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 16, "n_group": 1,
-        "topk_group": 1,
-    },
-    "nemotron_h": {"mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 16, "n_groups": 2, "chunk_size": 32},
-    "falcon_h1": {**MAMBA_2, "mamba_d_ssm": 128, "head_dim": 16},
-    "granitemoehybrid": {
-        **MAMBA_2, "layer_types": ["mamba", "attention"], "num_local_experts": 4, "num_experts_per_tok": 2,
-        "shared_intermediate_size": 32,
-    },
-    "bamba": {**MAMBA_2, "attn_layer_indices": [1]},
-    "zamba2": {
-        "mamba_d_state": 16, "mamba_headdim": 16, "n_mamba_heads": 8, "mamba_ngroups": 2, "chunk_size": 32,
-        "layers_block_type": ["mamba", "hybrid"], "adapter_rank": 8,
-    },
-    "mamba2": {"num_heads": 8, "head_dim": 16, "state_size": 16, "n_groups": 2, "chunk_size": 32},
-    "mamba": {"state_size": 16, "time_step_rank": 8},
-    "falcon_mamba": {"state_size": 16, "time_step_rank": 8},
-    "jamba": {
-        "attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 2, "mamba_d_state": 16, "mamba_dt_rank": 8,
-    },
-    "lfm2": {"layer_types": ["conv", "full_attention"]},
-}  # fmt: skip
 FALLBACKS = {
     "aten.convolution.default",
     "aten.linalg_solve_triangular.default",
@@ -267,7 +229,7 @@ FALLBACKS = {
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_model_meets_the_stand_ins(family):
     """As many operators in 256 tokens as in 64, and none of a fallback's."""
-    config = transformers.CONFIG_MAPPING[family](**{**SMALL, **FAMILIES[family]})
+    config = transformers.AutoConfig.for_model(**content(family))
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=BF16).train()
 

@@ -117,16 +117,17 @@ def checkpoint(
     is around runs again before the layer does. The others are held as they are.
     """
     before = memory.checkpoint
-    again = partial(layer, *inputs)
+    second_run = partial(layer, *inputs)
     if before is not None and memory.grad_enabled:
         saved = [before.pack(each) for each in inputs[:positional]]
-        again = partial(_from_saved, layer, before, saved, inputs[positional:])
-    memory.checkpoint = CheckpointFrame(memory, again, keeps_products=keeps_products)
+        second_run = partial(_on_saved_inputs, layer, before, saved, inputs[positional:])
+    memory.checkpoint = CheckpointFrame(memory, second_run, keeps_products=keeps_products)
     try:
         return layer(*inputs)
     finally:
         memory.checkpoint = before
 
 
-def _from_saved(layer: Callable[..., Any], outer: Any, saved: list[Any], others: tuple[Any, ...]) -> Any:
+def _on_saved_inputs(layer: Callable[..., Any], outer: Any, saved: list[Any], others: tuple[Any, ...]) -> Any:
+    """Run a layer on inputs that the checkpoint around it has saved."""
     return layer(*[outer.unpack(each) for each in saved], *others)

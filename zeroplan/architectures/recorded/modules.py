@@ -116,8 +116,8 @@ class RecordedLayer(GradientCheckpointingLayer):
         run.keeps[id(self)] = ref(kept)
         forward = partial(_keeping, kept, self.forward, run)
         if not run.recomputing.reentrant:
-            kept = run.recomputing.keeps_products
-            return checkpoint(run, forward, x, *rest, keeps_products=kept, positional=self.by_position)
+            keeps_products = run.recomputing.keeps_products
+            return checkpoint(run, forward, x, *rest, keeps_products=keeps_products, positional=self.by_position)
         positional, named = rest[: self.by_position - 1], rest[self.by_position - 1 :]
         if any(each.node is not None for each in named):
             name = self.transformers_class.rpartition(".")[2]
