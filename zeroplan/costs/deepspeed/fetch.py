@@ -17,7 +17,7 @@ from zeroplan.costs.deepspeed.coordinator import AccessOrder, Coordinator, Trace
 from zeroplan.costs.deepspeed.events import GatheredTimeline, MicroStep
 from zeroplan.costs.deepspeed.gathered_storages import ReplayThresholds, Settings, SeveralDtypesError
 from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
-from zeroplan.costs.deepspeed.nvme_swap import OutOfBuffersError, parameter_buffers, swapped_parameters
+from zeroplan.costs.deepspeed.nvme_swap import OutOfBuffersError, buffer_count, parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.partitions import (
     dtypes_key,
     gathered_widths,
@@ -33,6 +33,8 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.model import ParameterSpec
 from zeroplan.specs.strategy import Offload, Strategy
 
+DEFAULT_SIZE = Offload("nvme").buffer_size
+
 
 def _gathers_key(strategy: Strategy) -> Hashable:
     return (
@@ -42,12 +44,14 @@ def _gathers_key(strategy: Strategy) -> Hashable:
 
 
 def _beside_thresholds(strategy: Strategy) -> Hashable:
-    on_nvme = strategy.offload_param and strategy.offload_param.device == "nvme"
+    params = strategy.offload_param
+    on_nvme = params and params.device == "nvme"
+    buffers = params and params._replace(buffer_size=DEFAULT_SIZE, buffer_count=buffer_count(params))
     return (
         strategy.param_persistence_threshold, strategy.model_persistence_threshold,
         strategy.recomputing, strategy.kernels, strategy.stage == 3,
         _micro_steps_that_differ(strategy), strategy.all_reduce_for_fetch, strategy.allgather_sequential,
-        on_nvme and (strategy.offload_param, strategy.sub_group_size, strategy.aio_block_size, strategy.element_bytes),
+        on_nvme and (buffers, strategy.sub_group_size, strategy.aio_block_size, strategy.element_bytes),
         groups_key(strategy), strategy.hpz_partition_size, strategy.autocast_dtype,
         strategy.quantized_weights and strategy.dtype, strategy.memory_efficient_linear, dtypes_key(strategy),
     )  # fmt: skip
@@ -274,17 +278,15 @@ class PrefetchSettings(NamedTuple):
 @cached(_gathers_key, order=_by_partitions)
 def sufficient_buffers(job: Job) -> PrefetchSettings | None:
     """The first that DeepSpeed can train with: what is there, more buffers, or no prefetch of a tensor's second use."""
-    settings = _settings(job)
-    there, prefetch = settings.swap_buffers, settings.prefetch_bucket_size
-    counts = [there]
-    while counts[-1] < len(settings.swapped):
+    params = job.strategy.offload_param
+    assert params is not None
+    counts, swapped = [parameter_buffers(job)], len(swapped_parameters(job))
+    while counts[-1] < swapped:
         counts.append(2 * counts[-1])
-    for bucket, count in product((prefetch, 0), counts):
-        try:
-            _replayed(job, settings._replace(swap_buffers=count, prefetch_bucket_size=bucket))
-        except (OutOfBuffersError, TraceError, SeveralDtypesError):
-            continue
-        return PrefetchSettings(count, bucket)
+    for bucket, count in product((job.strategy.prefetch_bucket_size, 0), counts):
+        tried = job.at(prefetch_bucket_size=bucket, offload_param=params._replace(buffer_count=count))
+        if isinstance(_replay(tried), Replay):
+            return PrefetchSettings(count, bucket)
     return None
 
 
@@ -374,9 +376,6 @@ def access_order_of(job: Job) -> AccessOrder:
         frozenset(job.model.added if job.strategy.builds_partitioned else ()),  # these are numbered last
         job.model.frozen,
     )
-
-
-DEFAULT_SIZE = Offload("nvme").buffer_size
 
 
 def with_room(job: Job) -> Job:

@@ -23,7 +23,7 @@ from zeroplan.costs.deepspeed.partitions import below_ratio, shard_sizes, sub_gr
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import DTYPE_BYTES
 from zeroplan.specs.job import Job
-from zeroplan.specs.strategy import Strategy
+from zeroplan.specs.strategy import Offload, Strategy
 
 
 class OutOfBuffersError(Exception):
@@ -237,9 +237,14 @@ def parameter_blocks(job: Job) -> Iterator[HostAllocation]:
     yield HostAllocation("stand-in for swapped parameters", "float16", (2,))
 
 
+def buffer_count(params: Offload) -> int:
+    """Of offload_param as it is configured."""
+    return params.buffer_count or 5
+
+
 def parameter_buffers(job: Job) -> int:
-    offload = job.strategy.offload_param
-    return (offload.buffer_count or 5) if offload else 0
+    params = job.strategy.offload_param
+    return buffer_count(params) if params else 0
 
 
 def swapped_parameters(job: Job) -> list[int]:
