@@ -17,7 +17,7 @@ MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b")
 
 
 def fastest(name, capacity):
-    return plan(job(name, capacity=capacity), {}, reserve=0.0, rescue=False).chosen
+    return plan(job(name, capacity=capacity), {}, reserve=0.0).chosen
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -42,7 +42,7 @@ def test_of_equally_fast_plans_the_simpler_is_taken():
 
 def test_the_reserve_is_kept_free():
     for reserve in (0.0, 0.05, 0.3):
-        chosen = plan(job("qwen2.5-7b", capacity=40 * GiB), {}, reserve=reserve, rescue=False).chosen
+        chosen = plan(job("qwen2.5-7b", capacity=40 * GiB), {}, reserve=reserve).chosen
         assert chosen
         assert chosen.fit.gpu.needed <= 40 * GiB * (1 - reserve)
 
@@ -55,7 +55,7 @@ def test_more_gpus_never_need_more_at_stage_3(gpus):
 
 def test_every_neighbour_changes_one_thing_and_lost():
     """Slower by the seconds that are said, or larger than the card by the bytes."""
-    found = plan(job("qwen2.5-7b", capacity=60 * GiB), {}, reserve=0.0)
+    found = plan(job("qwen2.5-7b", capacity=60 * GiB), {}, reserve=0.0, compared=True)
     assert found.chosen
     own = found.chosen.strategy
     changes = {rejected.change for rejected in found.rejected}

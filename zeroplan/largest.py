@@ -76,7 +76,7 @@ def largest(
 
 
 def _fastest(job: Job, fixed: dict[str, Any], reserve: float | None) -> Candidate | None:
-    return plan(job, fixed, reserve=reserve, rescue=False).chosen
+    return plan(job, fixed, reserve=reserve).chosen
 
 
 def _choices(job: Job, fixed: dict[str, Any]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from zeroplan.clock import COMPUTE
@@ -83,25 +83,17 @@ def usual_batch(job: Job) -> int:
 
 
 def plan(
-    job: Job, fixed: dict[str, Any], *, reserve: float | None, rescue: bool = True, objective: str = FASTEST,
-    cards: Callable[[], Sequence[Gpu]] = tuple, suggestions: bool = True,
-) -> Plan:  # fmt: skip
+    job: Job, fixed: dict[str, Any], *, reserve: float | None, objective: str = FASTEST, compared: bool = False
+) -> Plan:
     """The fastest strategy that fits `job`'s cluster; of equally fast ones the simplest. Fixed fields are kept.
 
     `LEAST_MEMORY` as the objective: that which needs fewest bytes of a GPU; of equally lean ones the fastest.
 
-    Not `rescue`: the best alone, without its neighbours. `cards`: larger ones, to try where nothing fits. Not
-    `suggestions`: where nothing fits only what is nearest to fitting.
+    `compared`: with its neighbours, and what they lost by.
     """
     lean, free = objective == LEAST_MEMORY, free_space(job, fixed)
     summary = best(free, reserve, objective)
-    if summary.best is None:
-        failing = sorted(nearest(free, reserve), key=_shortest_first) if rescue else []
-        rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
-        of_host = any("host" in candidate.fit.lacking for candidate in failing)
-        ways = _suggestions(job, fixed, reserve, cards(), of_host=of_host) if rescue and suggestions else ()
-        return Plan(None, rejected, ways, summary, objective)
-    if not rescue:
+    if summary.best is None or not compared:
         return Plan(summary.best, (), (), summary, objective)
     others, reason = neighbours(free, summary.best, reserve), _in_bytes if lean else _in_seconds
     lost = [
@@ -109,6 +101,14 @@ def plan(
         for change, other in others
     ]
     return Plan(summary.best, tuple(sorted(lost, key=_leanest_first if lean else _by_loss)), (), summary, objective)
+
+
+def nearest_to_fitting(job: Job, fixed: dict[str, Any], reserve: float | None) -> tuple[Rejected, ...]:
+    """Where nothing fits, what needs least of each stage and offload, and by how much it does not; what lacks least
+    comes first.
+    """
+    failing = sorted(nearest(free_space(job, fixed), reserve), key=_shortest_first)
+    return tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
 
 
 def _shortest_first(candidate: Candidate) -> tuple[int, int]:
@@ -237,17 +237,19 @@ def _parts(candidate: Candidate) -> dict[str, float]:
     return {**time.groups, COMPUTE: time.compute - again, RECOMPUTATION: again}
 
 
-def _suggestions(
+def ways_out(
     job: Job, fixed: dict[str, Any], reserve: float | None, cards: Sequence[Gpu], *, of_host: bool
 ) -> tuple[Suggestion, ...]:
-    """The one that trains most tokens a second on each GPU first."""
+    """Where nothing fits, single changes after which something does: that which trains most tokens a second on each
+    GPU first. `cards`: larger ones, to try; `of_host`: it may lack memory.
+    """
     from zeroplan.suggestions import suggestions
 
     def fits(changed: Job, free: dict[str, Any]) -> bool:
         return has_any(changed, free, reserve)
 
     def fastest(changed: Job, free: dict[str, Any]) -> Candidate | None:
-        return plan(changed, free, reserve=reserve, rescue=False).chosen
+        return plan(changed, free, reserve=reserve).chosen
 
     ways = sorted(suggestions(job, fixed, fits, fastest, of_host=of_host, cards=cards), key=lambda way: -_rate(way[1]))
     return tuple(suggestion(said, one) for said, one in ways)

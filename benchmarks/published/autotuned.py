@@ -48,7 +48,7 @@ def fastest(job: Job) -> Candidate | None:
     """Of all micro-batches that fit, without accumulation: the tuner's measure is samples a second."""
     found, fixed = [], FIXED | {"attention": job.strategy.attention}
     for size in count(1):
-        chosen = plan(job, fixed | {"micro_batch": size}, reserve=RESERVE, rescue=False).chosen
+        chosen = plan(job, fixed | {"micro_batch": size}, reserve=RESERVE).chosen
         if chosen is None:
             break
         found.append(chosen)

@@ -97,7 +97,7 @@ def compare(rows: Iterable[Row]) -> Iterator[Beside]:
         request = job.at(**OPEN)
         key = request.model, repr(request.cluster), request.workload, request.strategy
         if key not in plans:
-            plans[key] = plan(request, _settled(request), reserve=RESERVE, rescue=False).chosen
+            plans[key] = plan(request, _settled(request), reserve=RESERVE).chosen
         yield Beside(row, evaluate(job, RESERVE), plans[key], is_inside(job))
 
 

@@ -106,7 +106,7 @@ def read(options, target="hf"):
 def chosen(options, target="hf"):
     """The job of the plan for a target, or None when nothing fits."""
     request = read(options, target)
-    best = plan(request.job(), request.fixed, reserve=None, rescue=False).chosen
+    best = plan(request.job(), request.fixed, reserve=None).chosen
     return best.job if best else None
 
 

@@ -121,7 +121,7 @@ def planned(options: dict[str, str]) -> Job | None:
         request = read(options)
         if not request.model.inferred and 0 < request.model.shape.positions < request.workload.seq:
             return None
-        best = plan(request.job(), request.fixed, reserve=KEPT_FREE, rescue=False).chosen
+        best = plan(request.job(), request.fixed, reserve=KEPT_FREE).chosen
     except ZeroplanError:
         return None
     if best is None or (best.strategy.stage == 3 and best.strategy.checkpointing == "selective-products"):

@@ -52,7 +52,7 @@ def fewest_gpus(options: Options, goal: Goal = NOTHING) -> Fewest:
     least = least_seconds(one.job(), wanted.tokens) / wanted.deadline
 
     def late(job: Job, fixed: dict[str, Any]) -> float:
-        chosen = plan(job, fixed, reserve=one.reserve, rescue=False).chosen
+        chosen = plan(job, fixed, reserve=one.reserve).chosen
         return (run_of(chosen, wanted).late or 0.0) if chosen else inf
 
     return fewest(sized, even, node(one), one.reserve, late, lambda gpus: gpus >= least)
