@@ -12,7 +12,7 @@ from typing import NamedTuple
 from zeroplan.costs.outside import outside
 from zeroplan.formulas import hosted
 from zeroplan.formulas.outside import at_most
-from zeroplan.ledger import Ledger, Line, Tier, line, total
+from zeroplan.ledger import Ledger, Line, Tier, Tiers, line, total
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import paper_state_bytes
 from zeroplan.units import GiB, gib
@@ -143,14 +143,14 @@ def need(verdict: Fit, key: str) -> str:
     return f"{gib(verdict.tiers[key].needed)}{'' if key == 'gpu' else f' of {PLACES[key]}'}"
 
 
-def fit(job: Job, ledger: Ledger, *, reserve: float | None = 0.0) -> Fit:
+def fit(job: Job, held: Ledger | Tiers, *, reserve: float | None = 0.0) -> Fit:
     """Peak, CUDA context and NCCL's buffers against the card, peaks against host memory and NVMe of a node.
 
     `reserve`: the share of the card to keep free; None: as much as the verdict `fits` asks for.
     """
     return Fit(
-        gpu_fit(job, total(ledger.gpu.peak.lines), reserve), host_fit(job, ledger.host),
-        nvme_fit(job, total(ledger.nvme.peak.lines)), outside(job), beside_on_host(job), reserve is None,
+        gpu_fit(job, total(held.gpu.peak.lines), reserve), host_fit(job, held.host),
+        nvme_fit(job, total(held.nvme.peak.lines)), outside(job), beside_on_host(job), reserve is None,
     )  # fmt: skip
 
 

@@ -316,6 +316,14 @@ class Activations(NamedTuple):
     """Most bytes in backward."""
 
 
+class Tiers(NamedTuple):
+    """What one strategy holds, without what it moves."""
+
+    gpu: Tier
+    host: Tier = Tier()
+    nvme: Tier = Tier()
+
+
 class Ledger(NamedTuple):
     """All tiers and transfers of one strategy under one accounting."""
 
@@ -327,6 +335,10 @@ class Ledger(NamedTuple):
     copies: tuple[Copied, ...] = ()
     closed_forms: tuple[Line, ...] = ()
     """Activations as papers count them, under the paper's accounting; no moment has them in it."""
+
+    @property
+    def held(self) -> Tiers:
+        return Tiers(self.gpu, self.host, self.nvme)
 
     def sent(self, micro_steps: int) -> int:
         """Bytes that one rank sends in an optimizer step of so many micro-steps."""

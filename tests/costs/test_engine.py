@@ -118,7 +118,7 @@ class DataParallel:
         yield {}
 
     def starts(self, choice: Choice, numbers: Numbers) -> Iterator[Start]:
-        yield Start([{}], monotone=True)
+        yield Start([[{}]], monotone=True)
 
 
 @pytest.fixture

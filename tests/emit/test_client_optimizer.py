@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -62,7 +63,7 @@ def test_accelerate_replaces_an_offloaded_client_optimizer(name, becomes, monkey
 def client(**changes):
     found = candidate("stage 2, every other layer", 8)
     job = found.job.at(optimizer="adamw", torch_adam=True, client_optimizer=True, **changes)
-    return found._replace(job=job)
+    return replace(found, job=job)
 
 
 @pytest.mark.parametrize(("changes", "says", "optim"), [

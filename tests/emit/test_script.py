@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +19,7 @@ LONGEST = 65
 
 def texts(target, gpus=8, name="stage 0", **strategy):
     chosen = candidate(name, gpus)
-    return plan_files(chosen._replace(job=chosen.job.at(**strategy)), target, "plan")
+    return plan_files(replace(chosen, job=chosen.job.at(**strategy)), target, "plan")
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

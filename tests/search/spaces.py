@@ -13,6 +13,7 @@ from zeroplan.costs.engine import Numbers
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
 from zeroplan.search import Space, evaluate, space
+from zeroplan.search.room import lower_bound
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Offload, Strategy
 from zeroplan.units import GiB
@@ -41,6 +42,19 @@ def drawn(seed: int) -> Space:
     whole = space(one, draw.choice([{}, {"stage": 3}, {"stage": 3}, on_nvme]), draw.choice([1, 2, 4]))
     variants = draw.sample(whole.variants, min(len(whole.variants), draw.choice([2, 4])))
     return whole._replace(variants=tuple(one._replace(numbers=some(one.numbers, draw)) for one in variants))
+
+
+def crowded(seed: int) -> Space:
+    """Of a drawn model all kinds of checkpointing, on a card that a part of them has room on."""
+    draw = random.Random(seed)
+    name = draw.choice((*MODELS, "qwen3-30b-a3b", "gemma-3-4b-text", "lfm2-1.2b", "bart-large"))
+    gpus, seq = draw.choice([1, 8]), draw.choice([256, 512])
+    one = job(name, gpus=gpus, seq=seq, stage=0, capacity=80 * GiB)
+    fixed = {"stage": draw.choice([2, 3]), "offload_optimizer": draw.choice([None, Offload("cpu")])}
+    whole = space(one, fixed, draw.choice([1, 2, 4]))
+    leanest = min(whole.configurations(), key=lambda each: lower_bound(each.minimum_memory))
+    capacity = int(lower_bound(leanest.minimum_memory) * draw.uniform(1.05, 2.0)) + 2 * GiB
+    return whole._replace(job=one._replace(cluster=one.cluster._replace(capacity=capacity)))
 
 
 def some(numbers: Numbers, draw: random.Random) -> Numbers:

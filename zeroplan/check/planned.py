@@ -55,11 +55,10 @@ class Planned:
 
 def counted(job: Job, reserve: float | None) -> Candidate:
     """As it stands in the config: a search would choose NVMe buffers that nobody stated."""
-    from zeroplan.costs.ledger import ledger
-    from zeroplan.costs.timing.step import step_time
+    from zeroplan.costs.ledger import tiers
     from zeroplan.fit import fit
     from zeroplan.ledger import Detail
     from zeroplan.search import Candidate
 
-    counted_ledger = ledger(job, detail=Detail.WHOLE)
-    return Candidate(job, counted_ledger, fit(job, counted_ledger, reserve=reserve), step_time(job, counted_ledger))
+    held = tiers(job, detail=Detail.WHOLE)
+    return Candidate(job, held, fit(job, held, reserve=reserve))

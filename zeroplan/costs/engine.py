@@ -80,11 +80,13 @@ Values = dict[str, Any]
 
 
 class Start(NamedTuple):
-    """Numbers from which a refinement may begin, from what may be fastest on."""
+    """Numbers from which a refinement may begin, in rows, from what may be fastest on."""
 
-    values: list[Values]
+    rows: list[list[Values]]
     monotone: bool
-    """Each needs no more memory than the one before."""
+    """Each needs no more memory than the one before it in a row, and than the one in its place of the row before; and
+    none of a later row is faster than that.
+    """
 
 
 class TrainingEngine(Protocol):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zeroplan.catalog.hardware import larger
-from zeroplan.costs.ledger import ledger
+from zeroplan.costs.ledger import ledger, tiers
 from zeroplan.costs.timing import is_timed
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Detail
@@ -15,9 +16,11 @@ from zeroplan.plan import (
     Rejected,
     Suggestion,
     label,
+    nearest_to_fitting,
     plan,
     sequences_per_gpu,
     suggestion,
+    ways_out,
     with_code,
     with_flash,
 )
@@ -64,12 +67,9 @@ def planned(
     job, wanted = request.job(), goal.at(card_named(options))
     check_timed(job, goal)
     tell(f"searching strategies for {job.ranks:,} GPU{'s' if job.ranks > 1 else ''}")
-    best = plan(
-        job, request.fixed, reserve=request.reserve, rescue=rescue, objective=goal.objective,
-        cards=lambda: larger(job.cluster, job.strategy.precision),
-    )  # fmt: skip
-    if best.chosen is None and request.comfortable:
-        best = _tight(request, job, best, goal)
+    best = plan(job, request.fixed, reserve=request.reserve, objective=goal.objective, compared=rescue)
+    if best.chosen is None:
+        best = _where_none_fits(request, job, best, goal, rescue=rescue)
     if best.chosen is None and rescue:
         best = best._replace(suggestions=(*_in_4_bit(options, request, goal), *best.suggestions))
     if best.chosen is None and not best.rejected:
@@ -81,8 +81,8 @@ def planned(
         best = best._replace(rejected=(Rejected(nearest, nearest.fit.shortage, label(nearest)),))
     alternatives = tuple(_why(request, job, constraint, best) for constraint in constraints)
     if best.chosen:
-        counted = ledger(best.chosen.job, detail=Detail.KINDS)
-        best = best._replace(chosen=best.chosen._replace(ledger=counted))
+        held = tiers(best.chosen.job, detail=Detail.KINDS)
+        best = best._replace(chosen=replace(best.chosen, held=held))
     assumed = assumed_of(request, job)
     flash = _with_flash(request, best.chosen) if best.chosen and options.attention is None else None
     other = _at_other_stage(request, job, best) if best.chosen and rescue and not constraints else None
@@ -93,13 +93,22 @@ def planned(
     )  # fmt: skip
 
 
-def _tight(request: Request, job: Job, failed: Plan, goal: Goal) -> Plan:
-    """A plan for all of the card, where none fits with room to spare; what would fit is said beside it."""
-    best = plan(
-        job, request.fixed, reserve=0.0, rescue=bool(failed.rejected), objective=goal.objective,
-        suggestions=False,
-    )  # fmt: skip
-    return best._replace(suggestions=failed.suggestions) if best.chosen else failed
+def _where_none_fits(request: Request, job: Job, failed: Plan, goal: Goal, *, rescue: bool) -> Plan:
+    """A plan for all of the card, where none fits with room to spare; else what is nearest to fitting. What would fit
+    is said beside either.
+    """
+    fixed, best = request.fixed, failed
+    if request.comfortable:
+        of_all = plan(job, fixed, reserve=0.0, objective=goal.objective, compared=rescue)
+        best = of_all if of_all.chosen else failed
+    if not rescue:
+        return best
+    asks_host = job.cluster.host_memory is not None
+    is_needed = best.chosen is None or asks_host
+    nearest = nearest_to_fitting(job, fixed, request.reserve) if is_needed else ()
+    of_host = asks_host and any("host" in each.candidate.fit.lacking for each in nearest)
+    ways = ways_out(job, fixed, request.reserve, larger(job.cluster, job.strategy.precision), of_host=of_host)
+    return best._replace(rejected=best.rejected if best.chosen else nearest, suggestions=ways)
 
 
 def _run(chosen: Candidate, wanted: TrainingRequest) -> TrainingRun:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -187,9 +188,9 @@ class Recommendation(Result):
         """The plan with the equation of each line, where --json has them."""
         if not self._equations:
             return chosen
-        from zeroplan.costs.ledger import ledger
+        from zeroplan.costs.ledger import tiers
 
-        return chosen._replace(ledger=ledger(chosen.job, detail=Detail.EQUATIONS))
+        return replace(chosen, held=tiers(chosen.job, detail=Detail.EQUATIONS))
 
     @property
     def outside(self) -> list[Rejected]:

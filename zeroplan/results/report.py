@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from zeroplan import __version__
-from zeroplan.costs.ledger import ledger
+from zeroplan.costs.ledger import tiers
 from zeroplan.costs.passes import timeline_of
 from zeroplan.costs.step_timeline import step_timeline
 from zeroplan.errors import ContradictionError, QuantityError, printable, shown
@@ -139,7 +140,7 @@ def _content(result: Recommendation, stated: Mapping[str, Any], extent: str) -> 
     plan = result.search_result
     chosen = plan.chosen or plan.rejected[0].candidate
     job, fits = chosen.job, result.verdict != DOES_NOT_FIT
-    chosen = chosen._replace(ledger=ledger(job, detail=Detail.EQUATIONS))
+    chosen = replace(chosen, held=tiers(job, detail=Detail.EQUATIONS))
     grid = what_if(stated, chosen, extent)
     speed, capacity = chosen.speed, chosen.fit.gpu.capacity
     name = label(chosen)
@@ -207,7 +208,7 @@ def _points(chosen: Candidate, grid: Grid, result: Recommendation) -> Iterator[p
         yield _point(one.candidate, f"{label(one.candidate)}; {one.change}", chosen.sequences / one.candidate.sequences)
     for cell in grid.along("stage", "offload", "checkpointing", "micro-batch"):
         if (counted := cell.estimated) and counted.speed:
-            candidate = Candidate(counted.job, counted.ledger, counted.fit, counted.speed.step)
+            candidate = Candidate(counted.job, counted.ledger.held, counted.fit)
             yield _point(candidate, label(candidate), tokens / counted.speed.tokens)
 
 

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from math import inf
-from typing import NamedTuple
 
 from zeroplan.clock import Speed, StepTime
 from zeroplan.costs.engines import engine_of
-from zeroplan.costs.ledger import ledger
+from zeroplan.costs.ledger import tiers, with_moved
 from zeroplan.costs.timing import is_timed
 from zeroplan.costs.timing.step import step_time
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import Fit, fit
-from zeroplan.ledger import Detail, Ledger, Tier
+from zeroplan.ledger import Detail, Ledger, Tier, Tiers
 from zeroplan.search.room import fits_beside_gpu, fits_by_bound, fits_gathered
 from zeroplan.search.space import Configuration
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
 
-class Candidate(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Candidate:
     """One strategy, what it needs, whether that is there, and how long a step takes."""
 
     job: Job
-    ledger: Ledger
+    held: Tiers
     fit: Fit
-    time: StepTime
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """What it moves too: of most that are counted nobody reads that."""
+        return with_moved(self.job, self.held)
+
+    @cached_property
+    def time(self) -> StepTime:
+        """The terms of a step."""
+        return step_time(self.job, self.ledger)
 
     @property
     def strategy(self) -> Strategy:
@@ -81,15 +92,18 @@ class Evaluator:
 
     def fitting(self, job: Job) -> Candidate | None:
         """Count and time it; None where it does not fit either."""
-        if job.strategy not in self.candidates and not self._may_fit(job):
+        if job.strategy not in self.candidates and not self.may_fit(job):
             return None
         candidate = self.evaluate(job)
         return candidate if candidate and candidate.fit.accepted else None
 
-    def _may_fit(self, job: Job) -> bool:
+    def has_room(self, job: Job) -> bool:
         """Whether there is room for what is counted most easily."""
-        in_room = fits_beside_gpu(job, self.reserve) and fits_by_bound(job, self.reserve)
-        return in_room and fits_gathered(job, self.reserve)
+        return fits_beside_gpu(job, self.reserve) and fits_by_bound(job, self.reserve)
+
+    def may_fit(self, job: Job) -> bool:
+        """Whether there is room for that, and for what is gathered."""
+        return self.has_room(job) and fits_gathered(job, self.reserve)
 
     def lean(self, configuration: Configuration) -> list[Candidate]:
         """What may need least of the GPU, whether it fits or not; where the host alone is short, what fits with less
@@ -123,15 +137,13 @@ def rounded(seconds: float) -> float:
 
 
 def evaluate(job: Job, reserve: float | None) -> Candidate:
-    """Count and time one job, keeping `reserve` of each card free."""
+    """Count one job, keeping `reserve` of each card free."""
     job = engine_of(job).completed(job)
-    counted = ledger(job, detail=Detail.WHOLE)
-    return Candidate(job, counted, fit(job, counted, reserve=reserve), step_time(job, counted))
+    held = tiers(job, detail=Detail.WHOLE)
+    return Candidate(job, held, fit(job, held, reserve=reserve))
 
 
 def timed(job: Job) -> float:
     """Seconds of a step, from what is moved alone: no memory is counted."""
-    engine = engine_of(job)
-    job = engine.completed(job)
-    moved = Ledger(job.engine.name, Tier(), traffic=engine.traffic(job), copies=engine.copies(job))
-    return step_time(job, moved).total
+    job = engine_of(job).completed(job)
+    return step_time(job, with_moved(job, Tiers(Tier()))).total

@@ -6,6 +6,7 @@ All are parts of the exact count, so nothing is left out that would fit; what re
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from zeroplan.costs.engines import engine_of
@@ -17,6 +18,11 @@ from zeroplan.fit import TierFit, gpu_limit, host_fit, nvme_fit
 from zeroplan.ledger import total
 from zeroplan.search.space import Configuration
 from zeroplan.specs.job import Job
+
+TRACED_FIRST = 2
+"""Of the configurations of a family those that are tried first, which run most layers again: on a card that is nearly
+full no other has room.
+"""
 
 
 def lower_bound(job: Job) -> int:
@@ -62,9 +68,27 @@ def fits_gathered(job: Job, reserve: float | None) -> bool:
 
 def has_room(configuration: Configuration, reserve: float | None) -> bool:
     """Whether card, host and disks have room for so much, with the numbers that hold least on each."""
+    return _has_host(configuration, reserve) and fits_by_bound(configuration.minimum_memory, reserve)
+
+
+def those_with_room(family: list[Configuration], reserve: float | None) -> list[Configuration]:
+    """Of configurations that differ in how many layers run again, from those that run most, all that have room.
+
+    With fewer that do a model's activations are no smaller at their fullest, so that few are traced.
+    """
+    hosted = [one for one in family if _has_host(one, reserve)]
+
+    def is_full(configuration: Configuration) -> bool:
+        return not fits_by_bound(configuration.minimum_memory, reserve)
+
+    least = next((place for place, one in enumerate(hosted[:TRACED_FIRST]) if is_full(one)), None)
+    return hosted[: bisect_left(hosted, True, lo=TRACED_FIRST, key=is_full) if least is None else least]
+
+
+def _has_host(configuration: Configuration, reserve: float | None) -> bool:
+    """Whether host and disks have room with the numbers that hold least there."""
     job = configuration.minimum_memory
-    on_host = [job, *configuration.with_less_on_host(job)][-1]
-    return fits_beside_gpu(on_host, reserve) and fits_by_bound(job, reserve)
+    return fits_beside_gpu([job, *configuration.with_less_on_host(job)][-1], reserve)
 
 
 def fits_beside_gpu(job: Job, reserve: float | None) -> bool:

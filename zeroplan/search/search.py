@@ -24,7 +24,7 @@ from zeroplan.costs.timing.computing import computing, layers_again
 from zeroplan.costs.timing.step import software_of
 from zeroplan.ledger import total
 from zeroplan.search.candidate import Candidate, Evaluator, rounded
-from zeroplan.search.room import fits_by_bound, has_room, least_needed
+from zeroplan.search.room import fits_by_bound, has_room, least_needed, those_with_room
 from zeroplan.search.space import Configuration, Space
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
@@ -42,6 +42,10 @@ GAIN = 0.001
 """Share of a step below which no change is made for its sake: the clock is not known that well."""
 HARDLY_FASTER = 1 - 2 * GAIN
 """Share of a step that it may take at least with more layers that run again, beside which more traffic hides."""
+
+
+MANY_FAILED = 4
+"""Configurations that do not fit, after which the next are not taken to."""
 
 
 class SearchSummary(NamedTuple):
@@ -78,6 +82,8 @@ class Search:
         self.without_room = 0
         self.limit = below
         """What is minimised of which nothing above is worth looking at."""
+        self.failed = 0
+        """Configurations that came up and do not fit, before any that does."""
 
     def run(self) -> Contender | None:
         """The best of all; None where nothing fits."""
@@ -88,14 +94,18 @@ class Search:
                 entries.append((entry, least))
                 best = min(best or entry, entry, key=self.order)
                 self.limit = min(self.below, self._limit(best))
+            self.failed = self.failed + 1 if best is None else 0
         if best is None:
             return None
         best = self._best_refined(best, entries)
         return self._simplest(self._refined(self._leaner(best)) if self.objective == LEAST_MEMORY else best)
 
     def finds_any(self) -> bool:
-        """Whether any configuration fits with the numbers that need least."""
-        return any(self._lean(configuration) for _least, configuration in self._by_bound())
+        """Whether any configuration fits with the numbers that need least, and of each family with most layers that
+        run again.
+        """
+        leanest = sorted((family[0] for family in self.families()), key=self._held)
+        return any(self._has_room(one) and self._lean(one) for one in leanest)
 
     def _best_refined(self, first: Contender, entries: list[tuple[Contender, float]]) -> Contender:
         """The best once the numbers of a few are refined: the first's, then those of what has the lowest bounds."""
@@ -118,41 +128,50 @@ class Search:
         None above `limit`. What is minimised is known more and more closely as a configuration comes up. The same with
         more layers that run again is hardly faster, and comes up afterwards.
         """
-        closer = (self._held, self._leanest_bytes) if self.objective == LEAST_MEMORY else (
-            self.operators, self.passes, self._fastest_step)  # fmt: skip
+        lean = self.objective == LEAST_MEMORY
+        closer = (self._held, self._leanest_bytes) if lean else (self.operators, self.passes, self._fastest_step)
         turn = count()
         waiting: list[tuple[float, tuple[Any, ...], int, int, list[Configuration]]] = []
+        crowded: set[int] = set()
+        """Families, by identity, of which one that came up has no room."""
 
         def wait_for_last(family: list[Configuration], bound: float) -> None:
             if family:
                 heappush(waiting, (bound, family[-1].tie_break(family[-1].at()), next(turn), 0, family))
 
-        for family in self._families():
+        for family in [[one] for one in self.space.configurations()] if lean else self.families():
             wait_for_last(family, 0.0)
         while waiting:
             bound, simplest, _turn, level, family = heappop(waiting)
             if bound > self.limit:
                 return
+            if level == len(closer) - 1 and id(family) in crowded:
+                crowded.discard(id(family))
+                wait_for_last(self._with_room(family), bound)
+                continue
             if level < len(closer) and (closest := closer[level](family[-1])) is not None:
                 heappush(waiting, (max(bound, closest), simplest, next(turn), level + 1, family))
                 continue
             configuration = family.pop()
             if level == len(closer):
                 yield bound, configuration
+            else:
+                crowded.add(id(family))
             wait_for_last(family, HARDLY_FASTER * bound)
 
-    def _families(self) -> list[list[Configuration]]:
-        """Configurations that differ in how many layers run again, from those that run most; where memory is minimised
-        each by itself.
-        """
-        if self.objective == LEAST_MEMORY:
-            return [[configuration] for configuration in self.space.configurations()]
+    def families(self) -> list[list[Configuration]]:
+        """Configurations that differ in how many layers run again, from those that run most."""
         families: dict[Hashable, list[Configuration]] = {}
         for configuration in self.space.configurations():
             families.setdefault(configuration.family, []).append(configuration)
         for family in families.values():
             family.sort(key=lambda one: -layers_again(one.at()))
         return list(families.values())
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether the card seems too small: what comes next is counted before it is timed."""
+        return self.failed >= MANY_FAILED
 
     def _limit(self, best: Contender) -> float:
         """What is worth looking at: bytes are exact, seconds are not known to the last."""
@@ -176,7 +195,7 @@ class Search:
 
     def _fastest_step(self, configuration: Configuration) -> float | None:
         """Seconds of a step with the fastest numbers; None where there is no room for the leanest."""
-        if not self._has_room(configuration):
+        if not self._has_room(configuration) or (self.is_crowded and not self._lean(configuration)):
             return None
         return min(map(self.timed, self._fast(configuration)))
 
@@ -199,6 +218,11 @@ class Search:
         self.without_room += not there
         return there
 
+    def _with_room(self, family: list[Configuration]) -> list[Configuration]:
+        there = those_with_room(family, self.evaluator.reserve)
+        self.without_room += len(family) - len(there)
+        return there
+
     def order(self, entry: Contender) -> tuple[Any, ...]:
         """By what is minimised; of equals the other, and then the simplest, comes first."""
         needed, seconds = entry.candidate.fit.gpu.needed, entry.seconds
@@ -212,18 +236,42 @@ class Search:
         """
         if self.objective == LEAST_MEMORY:
             return self._leanest(configuration)
+        if self.failed and not self._lean(configuration):
+            return None
         if one := self.fitting(min(self._fast(configuration), key=self.timed)):
             return Contender(one, configuration)
         entry = self._lean(configuration) if best is None else None
         if best is None and entry is None:
             return None
-        for jobs, monotone in configuration.starts():
+        near = NEAR * min(self.below, best.seconds if best else inf)
+        for jobs, monotone in self._starts(configuration, near):
             if entry and self._limit(entry) <= least:
                 break
-            limit = min(NEAR * min(self.below, best.seconds if best else inf), entry.seconds if entry else inf)
-            if one := self._fastest_fitting(jobs, limit, monotone=monotone):
+            limit = min(near, entry.seconds if entry else inf)
+            if one := self._fastest_fitting(jobs, limit, monotone=monotone, is_first=best is None):
                 entry = Contender(one, configuration)
         return entry
+
+    def _starts(self, configuration: Configuration, limit: float) -> Iterator[tuple[list[Job], bool]]:
+        """Rows from which refining its numbers may begin, and whether each of a row needs no more than the one before.
+
+        Not those of which what needs least below that limit does not fit.
+        """
+        for rows, monotone in configuration.starts():
+            if not monotone or self._any_may_fit(rows, limit):
+                yield from ((jobs, monotone) for jobs in rows)
+
+    def _any_may_fit(self, rows: list[list[Job]], limit: float) -> bool:
+        """Whether any below that limit may fit, where each needs no more than those before it and above."""
+        first, last = rows[0], rows[-1]
+        if not self.evaluator.has_room(last[-1]):  # which takes no seconds
+            return False
+        leanest = self._leanest_below(first, limit)
+        return leanest is not None and self.evaluator.may_fit(last[leanest])
+
+    def _leanest_below(self, jobs: list[Job], limit: float) -> int | None:
+        """The place of the last that is faster than that limit."""
+        return next((at for at in reversed(range(len(jobs))) if self.timed(jobs[at]) < limit), None)
 
     def _lean(self, configuration: Configuration) -> Contender | None:
         """The first that fits of what may need least."""
@@ -237,12 +285,19 @@ class Search:
         equals = [Contender(one, configuration) for one in fitting if one.fit.gpu.needed == least]
         return min(equals, key=self.order, default=None)
 
-    def _fastest_fitting(self, jobs: list[Job], limit: float, *, monotone: bool) -> Candidate | None:
-        """The fastest below that limit that fits; `monotone`: the first, for each needs no more than the one before."""
+    def _fastest_fitting(
+        self, jobs: list[Job], limit: float, *, monotone: bool, is_first: bool
+    ) -> Candidate | None:  # fmt: skip
+        """The fastest below that limit that fits; `monotone`: the first, for each needs no more than the one before.
+
+        `is_first`: of the first configuration that fits, whose fastest numbers often do too.
+        """
         if not monotone:
             near = [job for job in jobs if self.timed(job) < limit]
             return next(filter(None, map(self.fitting, sorted(near, key=self.timed))), None)
-        leanest = next((at for at in reversed(range(len(jobs))) if self.timed(jobs[at]) < limit), None)
+        if is_first and self.timed(jobs[0]) < limit and (one := self.fitting(jobs[0])):
+            return one
+        leanest = self._leanest_below(jobs, limit)
         if leanest is None or not self.fitting(jobs[leanest]):
             return None
         first = bisect_left(jobs, True, hi=leanest, key=lambda job: self.fitting(job) is not None)

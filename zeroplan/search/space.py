@@ -85,12 +85,12 @@ class Configuration(NamedTuple):
         for values in engine.fast(self.at(), numbers, lambda values: has_room(minimum.at(**values))):
             yield self.at(**values)
 
-    def starts(self) -> Iterator[tuple[list[Job], bool]]:
-        """Where refining its numbers may begin, and whether each needs no more than the one before."""
+    def starts(self) -> Iterator[tuple[list[list[Job]], bool]]:
+        """Where refining its numbers may begin, and whether that is monotone, as `Start` has it."""
         on_host = self.variant.numbers.get(OPTIMIZER, ())[:0:-1]
-        least_last = [Start([{OPTIMIZER: share} for share in on_host], monotone=True)] if on_host else []
+        least_last = [Start([[{OPTIMIZER: share} for share in on_host]], monotone=True)] if on_host else []
         for start in [*self.engine.starts(self.variant.choice, self.variant.numbers), *least_last]:
-            yield [self.at(**values) for values in start.values], start.monotone
+            yield [[self.at(**values) for values in row] for row in start.rows], start.monotone
 
     def with_less_on_host(self, job: Job) -> Iterator[Job]:
         """The job with less and less of the optimizer on the host (Twin-Flow)."""

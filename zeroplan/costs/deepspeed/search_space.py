@@ -180,13 +180,14 @@ def starts(choice: Choice, numbers: Numbers) -> Iterator[Start]:
     """Smaller and smaller reduce buckets, by what stays gathered, or by whether gradients lie together."""
     if choice["stage"] < STAGES[-1]:
         for together in numbers.get("contiguous_gradients", (True,)):
-            yield Start(_with_buckets(numbers, {"contiguous_gradients": together}), monotone=False)
+            yield Start([_with_buckets(numbers, {"contiguous_gradients": together})], monotone=False)
         return
     apart = {"contiguous_gradients": False} if False in numbers.get("contiguous_gradients", ()) else {}
     some = {KEPT[0]: SOME_KEPT} if SOME_KEPT in numbers.get(KEPT[0], ()) else {}
     largest = [_largest(numbers, names) for names in (KEPT, KEPT[:1])]
-    for kept in (*largest, some, {}) if KEPT[0] in numbers else ({},):
-        yield Start(_with_buckets(numbers, _largest(numbers, BUCKETS[1:]) | kept | apart), monotone=True)
+    kept = (*largest, some, {}) if KEPT[0] in numbers else ({},)
+    prefetch = _largest(numbers, BUCKETS[1:])
+    yield Start([_with_buckets(numbers, prefetch | values | apart) for values in kept], monotone=True)
 
 
 def _with_buckets(numbers: Numbers, values: Values) -> list[Values]:
