@@ -7,9 +7,10 @@ import pytest
 from tests.jobs import job
 from tests.search.spaces import RESERVE, crowded, drawn, enumerated, strategies
 from zeroplan.search import best, evaluate, space
+from zeroplan.search.candidate import Evaluator
+from zeroplan.search.queue import families
 from zeroplan.search.room import has_room, lower_bound, those_with_room
-from zeroplan.search.search import Search
-from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
+from zeroplan.specs.objective import LEAST_MEMORY
 from zeroplan.specs.strategy import Offload
 from zeroplan.units import GiB
 
@@ -54,11 +55,11 @@ def test_what_has_no_room_does_not_fit(seed):
 @pytest.mark.parametrize("seed", range(0, 60, 3))
 def test_with_fewer_layers_that_run_again_nothing_needs_less(seed):
     """Of each family what has room are the first, and what fits with the numbers that need least are the first too."""
-    search = Search(crowded(seed), RESERVE, FASTEST)
-    for family in search.families():
+    evaluator, free = Evaluator(RESERVE), crowded(seed)
+    for family in families(free):
         there = [one for one in family if has_room(one, RESERVE)]
         assert those_with_room(family, RESERVE) == there
-        fitting = [any(search.evaluator.lean_fitting(one)) for one in family]
+        fitting = [any(evaluator.lean_fitting(one)) for one in family]
         assert fitting == sorted(fitting, reverse=True)
 
 

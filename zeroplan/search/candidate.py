@@ -120,6 +120,10 @@ class Evaluator:
         first = next(fitting, None)
         return chain([first], fitting) if first else iter(self._with_less_on_host(configuration))
 
+    def first_lean(self, configuration: Configuration) -> Candidate | None:
+        """The first of those, the leanest between steps; None where none fits."""
+        return next(self.lean_fitting(configuration), None)
+
     def _with_less_on_host(self, configuration: Configuration) -> list[Candidate]:
         """What needs least of the GPU of what leaves the host room, where that fits: the rest is on the GPU."""
         least = configuration.minimum_memory

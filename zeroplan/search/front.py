@@ -47,8 +47,8 @@ def _evaluated(
 ) -> Iterator[Candidate]:
     """What fits of each configuration that may be faster or leaner than what was looked at before."""
     rows = list(ends)
-    for configuration in sorted(configurations, key=search.passes) if rows else ():
-        if not _beaten(search.passes(configuration), configuration, rows):
+    for configuration in sorted(configurations, key=search.queue.passes) if rows else ():
+        if not _beaten(search.queue.passes(configuration), configuration, rows):
             for one in filter(None, map(search.fitting, (configuration.at(), *configuration.lean()))):
                 rows = _undominated([*rows, one])
                 yield one
