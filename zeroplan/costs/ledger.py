@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from zeroplan.costs import recomputing
 from zeroplan.costs.activations import activations
 from zeroplan.costs.engines import engine_of
-from zeroplan.costs.memory import timeline
-from zeroplan.ledger import Detail, Ledger, Line, Tiers
+from zeroplan.costs.memory import moments
+from zeroplan.ledger import Detail, Ledger, Line, Moment, Tier, Tiers, total
 from zeroplan.specs.job import Job
 
 ACCOUNTINGS = ("deepspeed", "paper")
@@ -23,13 +25,35 @@ def ledger(job: Job, accounting: str = "deepspeed", *, detail: Detail = Detail.K
 
 
 def tiers(job: Job, *, detail: Detail) -> Tiers:
-    """Everything held by one strategy under DeepSpeed's accounting; `detail` as `ledger` has it."""
+    """Everything held by one strategy under the engine's accounting; `detail` as `ledger` has it."""
+    stays, step = _on_gpu(job, detail)
+    return _with_host(job, Tier(tuple(stays), tuple(step)))
+
+
+def tiers_within(job: Job, limit: int) -> Tiers | None:
+    """The same in one line for all activations; None where a moment of the GPU has more bytes than that, without a look
+    at those after it.
+    """
+    stays, step = _on_gpu(job, Detail.WHOLE)
+    looked_at: list[Moment] = []
+    for moment in step:
+        if total(moment.lines) > limit:
+            return None
+        looked_at.append(moment)
+    return _with_host(job, Tier(tuple(stays), tuple(looked_at)))
+
+
+def _on_gpu(job: Job, detail: Detail) -> tuple[list[Line], Iterator[Moment]]:
+    """What stays between steps, and the moments of a step, which are worked out as they are read."""
     recomputing.check(job)
     alive, engine = activations(job), engine_of(job)
     engine.check(job)
-    gpu = timeline(
-        job, engine.resident(job), engine.phase_memory(job), alive, engine.initialize(job), detail=detail
-    )
+    stays = engine.resident(job)
+    return stays, moments(job, stays, engine.phase_memory(job), alive, engine.initialize(job), detail=detail)
+
+
+def _with_host(job: Job, gpu: Tier) -> Tiers:
+    engine = engine_of(job)
     return Tiers(gpu, engine.host(job), engine.nvme(job))
 
 

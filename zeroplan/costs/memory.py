@@ -1,15 +1,26 @@
-"""What a phase holds beside what is resident, and the timeline of a step that both make together with activations."""
+"""What a phase holds beside what is resident, and the moments of a step that both make together with activations."""
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from zeroplan.costs.activations import ClosedFormActivations
 from zeroplan.costs.allocations import PassProfile, Snapshots, as_lines
 from zeroplan.costs.passes import at_work, pass_peak, timeline_of
 from zeroplan.formulas import transient
-from zeroplan.ledger import DTYPE_BYTES, Detail, Line, Moment, Tier, line
+from zeroplan.ledger import DTYPE_BYTES, Detail, Line, Moment, line
 from zeroplan.specs.execution import PassTimeline
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import IDS, OF_TOKENS, VALUES, ModelInput
+
+
+class FirstStep(NamedTuple):
+    """What the passes of the run's first optimizer step have alive, where they need more than the later ones."""
+
+    forward: tuple[Line, ...] = ()
+    backward: tuple[Line, ...] = ()
+    forward_pass: PassProfile | None = None
+    """Event by event."""
+    backward_pass: PassProfile | None = None
 
 
 class PhaseMemory(NamedTuple):
@@ -26,14 +37,11 @@ class PhaseMemory(NamedTuple):
     """While they still are."""
     gathering: tuple[Line, ...] = ()
     """As they come back after it."""
-    first_forward: tuple[Line, ...] = ()
-    """Lines of the first optimizer step, where it needs more than the later ones; likewise `first_backward`."""
-    first_backward: tuple[Line, ...] = ()
+    first_step: Callable[[], FirstStep] = FirstStep
+    """Of the run, worked out where it is asked for."""
     forward_pass: PassProfile | None = None
     """What DeepSpeed has alive event by event, where that changes in forward; likewise `backward_pass`."""
     backward_pass: PassProfile | None = None
-    first_forward_pass: PassProfile | None = None
-    first_backward_pass: PassProfile | None = None
     counted_in_passes: tuple[str, ...] = ()
     """Names of residents that forward and backward themselves count, as they go there."""
 
@@ -45,51 +53,40 @@ NOTHING = PhaseMemory((), (), (), ())
 
 def _passes(
     job: Job, resident: tuple[Line, ...], phase_memory: PhaseMemory, alive: ClosedFormActivations, *, detail: Detail
-) -> list[Moment]:
+) -> Iterator[Moment]:
     """Where forward and backward have most alive: all together, and of DeepSpeed's own."""
     result = timeline_of(job)
     if result is None:
-        return [
-            Moment("forward", "loss", (*resident, *phase_memory.forward, *alive.forward)),
-            Moment("backward", "loss", (*resident, *phase_memory.loss, *alive.loss_backward)),
-            Moment("backward", "gradients", (*resident, *phase_memory.backward, *alive.layer_backward)),
-        ]
-    return [
-        Moment("forward", "parameters", (*resident, *phase_memory.forward)),
-        _moment(
-            job, "forward", result.forward, resident, phase_memory.forward, phase_memory.forward_pass, detail=detail
-        ),
-        Moment("backward", "gradients", (*resident, *phase_memory.backward)),
-        _moment(
-            job, "backward", result.backward, resident, phase_memory.loss, phase_memory.backward_pass, detail=detail
-        ),
-    ]
+        yield Moment("forward", "loss", (*resident, *phase_memory.forward, *alive.forward))
+        yield Moment("backward", "loss", (*resident, *phase_memory.loss, *alive.loss_backward))
+        yield Moment("backward", "gradients", (*resident, *phase_memory.backward, *alive.layer_backward))
+        return
+    yield Moment("backward", "gradients", (*resident, *phase_memory.backward))
+    yield _moment(
+        job, "backward", result.backward, resident, phase_memory.loss, phase_memory.backward_pass, detail=detail
+    )
+    yield Moment("forward", "parameters", (*resident, *phase_memory.forward))
+    yield _moment(
+        job, "forward", result.forward, resident, phase_memory.forward, phase_memory.forward_pass, detail=detail
+    )
 
 
 def _first(
-    job: Job, resident: tuple[Line, ...], phase_memory: PhaseMemory, alive: ClosedFormActivations, *, detail: Detail
-) -> list[Moment]:
+    job: Job, resident: tuple[Line, ...], first: FirstStep, alive: ClosedFormActivations, *, detail: Detail
+) -> Iterator[Moment]:
     """Passes of the run's first step, where it needs more."""
-    passes, moments_ = timeline_of(job), []
-    model = (passes.forward, passes.backward) if passes else (None, None)
+    passes = timeline_of(job)
     for phase, lines, there, profile, of_model in (
-        ("first_forward", phase_memory.first_forward, alive.forward, phase_memory.first_forward_pass, model[0]),
-        (
-            "first_backward",
-            phase_memory.first_backward,
-            alive.layer_backward,
-            phase_memory.first_backward_pass,
-            model[1],
-        ),
+        ("first_forward", first.forward, alive.forward, first.forward_pass, passes and passes.forward),
+        ("first_backward", first.backward, alive.layer_backward, first.backward_pass, passes and passes.backward),
     ):
         if not lines:
             continue
         if of_model is None:
-            moments_.append(Moment(phase, "first step", (*resident, *lines, *there)))
+            yield Moment(phase, "first step", (*resident, *lines, *there))
         else:
-            moments_.append(Moment(phase, "first step, parameters", (*resident, *lines)))
-            moments_.append(_moment(job, phase, of_model, resident, lines, profile, detail=detail))
-    return moments_
+            yield Moment(phase, "first step, parameters", (*resident, *lines))
+            yield _moment(job, phase, of_model, resident, lines, profile, detail=detail)
 
 
 def _moment(
@@ -103,11 +100,12 @@ def _moment(
     return Moment(phase, place, (*resident, *of_deepspeed, *of_model))
 
 
-def timeline(
+def moments(
     job: Job, resident: list[Line], phase_memory: PhaseMemory, alive: ClosedFormActivations,
     init: tuple[Line, ...] = (), *, detail: Detail = Detail.WHOLE,
-) -> Tier:  # fmt: skip
-    """Residents and moments of one GPU; by `detail`, activations are told apart by what keeps them.
+) -> Iterator[Moment]:  # fmt: skip
+    """The moments of one GPU at which most may be alive, those of the run's first step last; by `detail`, activations
+    are told apart by what keeps them.
 
     `init`: all that is alive where `initialize` has most.
     """
@@ -116,17 +114,12 @@ def timeline(
     unborn = (*phase_memory.away_in_the_step, *MADE_BY_THE_STEP)
     started = tuple(entry for entry in trained if entry.name not in unborn)
     passed = tuple(entry for entry in trained if entry.name not in phase_memory.counted_in_passes)
-    return Tier(
-        tuple(resident),
-        (
-            *_first(job, started, phase_memory, alive, detail=detail),
-            Moment("init", "inside initialize", init),
-            *_passes(job, passed, phase_memory, alive, detail=detail),
-            Moment("step", "begins", (*passed, *phase_memory.before_step)),
-            Moment("step", "optimizer", (*updated, *phase_memory.step)),
-            Moment("step", "parameters gathered again", (*trained, *phase_memory.gathering)),
-        ),
-    )
+    yield Moment("init", "inside initialize", init)
+    yield Moment("step", "begins", (*passed, *phase_memory.before_step))
+    yield Moment("step", "optimizer", (*updated, *phase_memory.step))
+    yield Moment("step", "parameters gathered again", (*trained, *phase_memory.gathering))
+    yield from _passes(job, passed, phase_memory, alive, detail=detail)
+    yield from _first(job, started, phase_memory.first_step(), alive, detail=detail)
 
 
 def beside_token_ids(job: Job) -> tuple[Line, ...]:

@@ -10,11 +10,11 @@ from math import inf
 
 from zeroplan.clock import Speed, StepTime
 from zeroplan.costs.engines import engine_of
-from zeroplan.costs.ledger import tiers, with_moved
+from zeroplan.costs.ledger import tiers, tiers_within, with_moved
 from zeroplan.costs.timing import is_timed
 from zeroplan.costs.timing.step import step_time
 from zeroplan.errors import ContradictionError
-from zeroplan.fit import Fit, fit
+from zeroplan.fit import Fit, fit, gpu_limit
 from zeroplan.ledger import Detail, Ledger, Tier, Tiers
 from zeroplan.search.room import fits_beside_gpu, fits_by_bound, fits_gathered
 from zeroplan.search.space import Configuration
@@ -63,12 +63,13 @@ class Candidate:
 
 
 class Evaluator:
-    """Counts and times strategies of one request, keeping `reserve` of each card free, each once."""
+    """Counts and times strategies of one request, keeping `reserve` of each card free."""
 
     def __init__(self, reserve: float | None) -> None:
         self.reserve = reserve
         self.seconds: dict[Strategy, float] = {}
         self.candidates: dict[Strategy, Candidate | None] = {}
+        """Of those that have room for what is counted most easily; None where they do not fit."""
 
     def timed(self, job: Job) -> float:
         """Seconds of a step; without end where DeepSpeed stops in training (too few buffers for NVMe)."""
@@ -81,21 +82,23 @@ class Evaluator:
         return self.seconds[key]
 
     def evaluate(self, job: Job) -> Candidate | None:
-        """Count and time it; None where DeepSpeed refuses it or stops."""
+        """Count it in full; None where DeepSpeed refuses it or stops."""
+        try:
+            return evaluate(job, self.reserve)
+        except ContradictionError:
+            return None
+
+    def fitting(self, job: Job) -> Candidate | None:
+        """Count it once, as far as it fits; None where it does not, or DeepSpeed refuses it or stops."""
         key = job.strategy
         if key not in self.candidates:
+            if not self.may_fit(job):
+                return None
             try:
-                self.candidates[key] = evaluate(job, self.reserve)
+                self.candidates[key] = fitting(job, self.reserve)
             except ContradictionError:
                 self.candidates[key] = None
         return self.candidates[key]
-
-    def fitting(self, job: Job) -> Candidate | None:
-        """Count and time it; None where it does not fit either."""
-        if job.strategy not in self.candidates and not self.may_fit(job):
-            return None
-        candidate = self.evaluate(job)
-        return candidate if candidate and candidate.fit.accepted else None
 
     def has_room(self, job: Job) -> bool:
         """Whether there is room for what is counted most easily."""
@@ -145,6 +148,17 @@ def evaluate(job: Job, reserve: float | None) -> Candidate:
     job = engine_of(job).completed(job)
     held = tiers(job, detail=Detail.WHOLE)
     return Candidate(job, held, fit(job, held, reserve=reserve))
+
+
+def fitting(job: Job, reserve: float | None) -> Candidate | None:
+    """Count one job, keeping `reserve` of each card free; None where it does not fit, as soon as that is known."""
+    job = engine_of(job).completed(job)
+    limit = gpu_limit(job, reserve)
+    held = tiers(job, detail=Detail.WHOLE) if limit is None else tiers_within(job, limit)
+    if held is None:
+        return None
+    candidate = Candidate(job, held, fit(job, held, reserve=reserve))
+    return candidate if candidate.fit.accepted else None
 
 
 def timed(job: Job) -> float:

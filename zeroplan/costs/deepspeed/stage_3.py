@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache, partial
 from itertools import accumulate
 from types import ModuleType
-from typing import Any
 
 from zeroplan.costs.allocations import (
     END,
@@ -51,7 +51,7 @@ from zeroplan.costs.deepspeed.partitions import (
     transient_secondary_sizes,
 )
 from zeroplan.costs.deepspeed.stage_3_backward import replay_backward
-from zeroplan.costs.memory import PhaseMemory
+from zeroplan.costs.memory import FirstStep, PhaseMemory
 from zeroplan.formulas import states, transient, transient_stage_3
 from zeroplan.ledger import DTYPE_BYTES, Line, line, total
 from zeroplan.specs.job import Job
@@ -154,7 +154,8 @@ def phase_memory(job: Job) -> PhaseMemory:
     return PhaseMemory(
         _at_most(job, *forwards), _gathered(job, last.elements[-1], last.secondary[-1]),
         backward.peak_lines(), (*step(job), *left), AWAY_IN_THE_STEP, left,
-        (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job), counted_in_passes=(REPLACED,),
+        (*_from_host(job), *_secondary(job), *_norms(job)), cache(partial(_first_step, job)),
+        counted_in_passes=(REPLACED,),
         forward_pass=_forward_pass(job, *forwards), backward_pass=PassProfile(backward),
     )  # fmt: skip
 
@@ -211,27 +212,25 @@ def _of_muon(job: Job) -> ModuleType:
     return muon_offload if job.strategy.offload_optimizer else muon_gather
 
 
-def _first_step(job: Job) -> dict[str, Any]:
+def _first_step(job: Job) -> FirstStep:
     """Forward and backward of the first optimizer step, each empty when the later ones need no less.
 
     Persistent parameters come with it, released and gathered like the others while the trace is recorded.
     """
     later, padded = micro_steps(job).largest[-1], padded_sizes(job)
     resident = in_gathered_dtype(job, padded, set(persistent_tensors(job)).difference(replaced(job)))
-    first: dict[str, Any] = {}
-
-    def offer(phase: str, lines: tuple[Line, ...], profile: PassProfile) -> None:
-        if total(lines) > total(first.get(phase, ())):
-            first.update({phase: lines, f"{phase}_pass": profile})
-
+    first = FirstStep()
     first_steps = first_step_micro_steps(job)
     for number, first_step in enumerate(first_steps, 1):
         if not first_step.forward.is_within(later.forward, resident):
-            profile = _forward_pass(job, first_step.forward)
-            offer("first_forward", _at_most(job, first_step.forward), profile)
+            lines = _at_most(job, first_step.forward)
+            if total(lines) > total(first.forward):
+                first = first._replace(forward=lines, forward_pass=_forward_pass(job, first_step.forward))
         if not first_step.backward.is_within(later.backward, resident):
             tracker = replay_backward(job, first_step, ends=number == len(first_steps)).tracker
-            offer("first_backward", tracker.peak_lines(), PassProfile(tracker))
+            lines = tracker.peak_lines()
+            if total(lines) > total(first.backward):
+                first = first._replace(backward=lines, backward_pass=PassProfile(tracker))
     return first
 
 

@@ -11,7 +11,7 @@ from zeroplan.costs.allocations import Allocation, PassProfile
 from zeroplan.costs.deepspeed.layout import rank_of
 from zeroplan.costs.deepspeed.stages_1_2_backward import Stages12Backward
 from zeroplan.costs.deepspeed.zenflow import SelectedColumns, chosen, indices, resident, rows, transposes
-from zeroplan.costs.memory import PhaseMemory
+from zeroplan.costs.memory import FirstStep, PhaseMemory
 from zeroplan.formulas import transient, zenflow
 from zeroplan.ledger import total
 from zeroplan.specs.job import Job
@@ -240,5 +240,6 @@ def phase_memory(job: Job, flow: ZenFlow) -> PhaseMemory:
     more = total(most) > total(backward) + total(resident(job))  # which the first step has to make
     return PhaseMemory(
         (), (), backward, steady.tracker.peak_lines(), before_step=before,
-        first_backward=most if more else (), backward_pass=together, first_backward_pass=of_first if more else None,
+        first_step=lambda: FirstStep(backward=most, backward_pass=of_first) if more else FirstStep(),
+        backward_pass=together,
     )  # fmt: skip
