@@ -202,19 +202,22 @@ def _time(chosen: Candidate, result: Recommendation) -> Iterator[page.Bar]:
 
 
 def _points(chosen: Candidate, grid: Grid, result: Recommendation) -> Iterator[page.Point]:
+    """Seconds of as many sequences as a step of the plan has."""
     tokens = chosen.sequences * chosen.job.ranks * chosen.job.workload.seq
-    yield _point(chosen, label(chosen), 1.0, is_plan=True)
+    yield _point(chosen, label(chosen), chosen.time.total, is_plan=True)
     for one in result.search_result.rejected:
-        yield _point(one.candidate, f"{label(one.candidate)}; {one.change}", chosen.sequences / one.candidate.sequences)
+        other = one.candidate
+        seconds = chosen.sequences / other.sequences * other.time.total
+        yield _point(other, f"{label(other)}; {one.change}", seconds)
     for cell in grid.along("stage", "offload", "checkpointing", "micro-batch"):
         if (counted := cell.estimated) and counted.speed:
             candidate = Candidate(counted.job, counted.ledger.held, counted.fit)
-            yield _point(candidate, label(candidate), tokens / counted.speed.tokens)
+            yield _point(candidate, label(candidate), tokens / counted.speed.tokens * counted.speed.step.total)
 
 
-def _point(one: Candidate, settings: str, share: float, *, is_plan: bool = False) -> page.Point:
+def _point(one: Candidate, settings: str, seconds: float, *, is_plan: bool = False) -> page.Point:
     return page.Point(
-        settings, page.size(one.fit.gpu.needed), page.duration(share * one.time.total), f"ZeRO-{one.strategy.stage}",
+        settings, page.size(one.fit.gpu.needed), page.duration(seconds), f"ZeRO-{one.strategy.stage}",
         one.strategy.checkpointing, page.VERDICT_WORDS[one.fit.verdict], is_plan,
     )  # fmt: skip
 
