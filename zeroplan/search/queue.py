@@ -20,16 +20,16 @@ from zeroplan.costs.timing.computing import computing, layers_again
 from zeroplan.costs.timing.step import software_of
 from zeroplan.ledger import total
 from zeroplan.search.candidate import Evaluator
+from zeroplan.search.refinement import GAIN
 from zeroplan.search.room import fits_by_bound, has_room, least_needed, those_with_room
 from zeroplan.search.space import Configuration, Space
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import LEAST_MEMORY
 
-HARDLY_FASTER = 0.998
-"""Share of a step that it may take at least with more layers that run again, beside which more traffic hides: twice
-what the clock can tell less."""
+HARDLY_FASTER = 1 - 2 * GAIN
+"""Share of a step that it may take at least with more layers that run again, beside which more traffic hides."""
 MANY_FAILED = 4
-"""Configurations that do not fit, after which the next are not taken to."""
+"""Configurations that came up and do not fit, after which the next are not expected to."""
 
 
 class _Family:
@@ -37,8 +37,8 @@ class _Family:
 
     def __init__(self, members: list[Configuration]) -> None:
         self.members = members
-        self.is_crowded = False
-        """One that came up has no room."""
+        self.lacks_room = False
+        """One that came up has none."""
 
     @property
     def last(self) -> Configuration:
@@ -80,7 +80,7 @@ class ConfigurationQueue:
             bound, simplest, _turn, level, family = heappop(waiting)
             if bound > self.limit:
                 return
-            if level == len(closer) - 1 and family.is_crowded:
+            if level == len(closer) - 1 and family.lacks_room:
                 wait(_Family(self._with_room(family.members)), bound)
                 continue
             if level < len(closer) and (closest := closer[level](family.last)) is not None:
@@ -90,7 +90,7 @@ class ConfigurationQueue:
             if level == len(closer):
                 yield bound, configuration
             else:
-                family.is_crowded = True
+                family.lacks_room = True
             wait(family, HARDLY_FASTER * bound)
 
     @property
