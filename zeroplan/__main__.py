@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from types import FrameType
 
 INTERRUPTED = 130
+SOON = 0.001
+"""Seconds."""
 MOST_DIGITS = 4
 """Most digits of a width in columns."""
 
@@ -40,10 +43,21 @@ def main() -> None:
     sys.exit(code or 0)
 
 
+def interrupt(_signal: int, frame: FrameType | None) -> None:
+    """End with exit code 130; a moment later where a `__del__` is running, of which Python drops what is raised."""
+    while frame and hasattr(signal, "setitimer"):
+        if frame.f_code.co_name == "__del__":
+            signal.signal(signal.SIGALRM, interrupt)
+            signal.setitimer(signal.ITIMER_REAL, SOON)
+            return
+        frame = frame.f_back
+    sys.exit(INTERRUPTED)
+
+
 def run() -> None:
     """`main` as a command: ctrl-C ends it with one line and exit code 130, behind all that cleans up."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # who started it may have it ignored
-        signal.signal(signal.SIGINT, lambda *_signal: sys.exit(INTERRUPTED))
+        signal.signal(signal.SIGINT, interrupt)
     if sys.warnoptions:  # -W error and its like are about the user's own code, not about what this command imports
         import warnings
 

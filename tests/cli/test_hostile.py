@@ -136,6 +136,26 @@ def test_ctrl_c(tmp_path):
     assert ended
 
 
+DROPS = """
+import os, signal, time
+from zeroplan.__main__ import interrupt
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        self.seen = True
+signal.signal(signal.SIGINT, interrupt)
+Dropped()
+time.sleep(60)
+"""
+
+
+def test_ctrl_c_while_python_drops_an_object(tmp_path):
+    """Python ignores what is raised in a __del__, and says so on standard error."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([sys.executable, "-c", DROPS], env=environment, capture_output=True, timeout=30, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, b"", b"")
+
+
 def test_names_and_keys_are_escaped(zeroplan):
     folder = Path(OBEYED.replace("/", ""))
     folder.mkdir()
