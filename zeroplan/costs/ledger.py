@@ -30,14 +30,14 @@ def tiers(job: Job, *, detail: Detail) -> Tiers:
     return _with_host(job, Tier(tuple(stays), tuple(step)))
 
 
-def tiers_within(job: Job, limit: int) -> Tiers | None:
-    """The same in one line for all activations; None where a moment of the GPU has more bytes than that, without a look
-    at those after it.
+def tiers_within(job: Job, limit: int | None) -> Tiers | None:
+    """Everything held, as `tiers`, with one line for all activations; None as soon as a moment of the GPU has more than
+    `limit` bytes (None: any number).
     """
     stays, step = _on_gpu(job, Detail.WHOLE)
     looked_at: list[Moment] = []
     for moment in step:
-        if total(moment.lines) > limit:
+        if limit is not None and total(moment.lines) > limit:
             return None
         looked_at.append(moment)
     return _with_host(job, Tier(tuple(stays), tuple(looked_at)))

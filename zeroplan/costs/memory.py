@@ -38,7 +38,7 @@ class PhaseMemory(NamedTuple):
     gathering: tuple[Line, ...] = ()
     """As they come back after it."""
     first_step: Callable[[], FirstStep] = FirstStep
-    """Of the run, worked out where it is asked for."""
+    """Replays the passes of the run's first optimizer step; by default they need no more than the later ones."""
     forward_pass: PassProfile | None = None
     """What DeepSpeed has alive event by event, where that changes in forward; likewise `backward_pass`."""
     backward_pass: PassProfile | None = None

@@ -69,7 +69,7 @@ class Evaluator:
         self.reserve = reserve
         self.seconds: dict[Strategy, float] = {}
         self.candidates: dict[Strategy, Candidate | None] = {}
-        """Of those that have room for what is counted most easily; None where they do not fit."""
+        """By the strategies whose lower bounds have room: the candidate, or None where the exact count does not fit."""
 
     def timed(self, job: Job) -> float:
         """Seconds of a step; without end where DeepSpeed stops in training (too few buffers for NVMe)."""
@@ -153,8 +153,7 @@ def evaluate(job: Job, reserve: float | None) -> Candidate:
 def fitting(job: Job, reserve: float | None) -> Candidate | None:
     """Count one job, keeping `reserve` of each card free; None where it does not fit, as soon as that is known."""
     job = engine_of(job).completed(job)
-    limit = gpu_limit(job, reserve)
-    held = tiers(job, detail=Detail.WHOLE) if limit is None else tiers_within(job, limit)
+    held = tiers_within(job, gpu_limit(job, reserve))
     if held is None:
         return None
     candidate = Candidate(job, held, fit(job, held, reserve=reserve))

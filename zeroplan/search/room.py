@@ -1,7 +1,8 @@
 """Whether there is room for a strategy at all: what is held between steps, and beside it the model's own activations,
 or the parameters that a pass gathers.
 
-All are parts of the exact count, so nothing is left out that would fit; what remains is counted in full.
+All are parts of the exact count, so nothing is left out that would fit; what remains is counted in full. That a model
+needs no less with fewer layers that run again is taken from drawn spaces (tests/search), not proven.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from zeroplan.search.space import Configuration
 from zeroplan.specs.job import Job
 
 TRACED_FIRST = 2
-"""Of the configurations of a family those that are tried first, which run most layers again: on a card that is nearly
-full no other has room.
+"""Configurations with most layers that run again, traced before the others: on a card that is nearly full these alone
+may have room.
 """
 
 
@@ -72,9 +73,9 @@ def has_room(configuration: Configuration, reserve: float | None) -> bool:
 
 
 def those_with_room(family: list[Configuration], reserve: float | None) -> list[Configuration]:
-    """Of configurations that differ in how many layers run again, from those that run most, all that have room.
+    """The configurations that have room, of some that differ in how many layers run again, most of them first.
 
-    With fewer that do a model's activations are no smaller at their fullest, so that few are traced.
+    With fewer layers that do, a model's activations are no smaller at their fullest: few are traced.
     """
     hosted = [one for one in family if _has_host(one, reserve)]
 

@@ -169,8 +169,8 @@ def best(space: Space, reserve: float | None, objective: str = FASTEST, below: f
     search = Search(space, reserve, objective, below)
     entry = search.run()
     configurations, evaluated = len(space.variants) * len(space.sizes), len(search.evaluator.candidates)
-    found = entry.candidate if entry else None
-    return SearchSummary(found, space.size, configurations, search.queue.without_room, evaluated)
+    fastest_or_leanest = entry.candidate if entry else None
+    return SearchSummary(fastest_or_leanest, space.size, configurations, search.queue.without_room, evaluated)
 
 
 def fits_any(space: Space, reserve: float | None) -> bool:

@@ -238,7 +238,7 @@ def parameter_blocks(job: Job) -> Iterator[HostAllocation]:
 
 
 def buffer_count(params: Offload) -> int:
-    """Of offload_param as it is configured."""
+    """Buffers between NVMe and the GPU: offload_param.buffer_count, 5 where it is not stated."""
     return params.buffer_count or 5
 
 

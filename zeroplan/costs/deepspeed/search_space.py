@@ -185,9 +185,9 @@ def starts(choice: Choice, numbers: Numbers) -> Iterator[Start]:
     apart = {"contiguous_gradients": False} if False in numbers.get("contiguous_gradients", ()) else {}
     some = {KEPT[0]: SOME_KEPT} if SOME_KEPT in numbers.get(KEPT[0], ()) else {}
     largest = [_largest(numbers, names) for names in (KEPT, KEPT[:1])]
-    kept = (*largest, some, {}) if KEPT[0] in numbers else ({},)
+    thresholds = (*largest, some, {}) if KEPT[0] in numbers else ({},)
     prefetch = _largest(numbers, BUCKETS[1:])
-    yield Start([_with_buckets(numbers, prefetch | values | apart) for values in kept], monotone=True)
+    yield Start([_with_buckets(numbers, prefetch | values | apart) for values in thresholds], monotone=True)
 
 
 def _with_buckets(numbers: Numbers, values: Values) -> list[Values]:
