@@ -60,7 +60,6 @@ class Suggestion(NamedTuple):
 class Plan(NamedTuple):
     chosen: Candidate | None
     rejected: tuple[Rejected, ...]
-    suggestions: tuple[Suggestion, ...]
     searched: SearchSummary = SearchSummary(None)
     objective: str = FASTEST
 
@@ -94,13 +93,13 @@ def plan(
     lean, free = objective == LEAST_MEMORY, free_space(job, fixed)
     summary = best(free, reserve, objective)
     if summary.best is None or not compared:
-        return Plan(summary.best, (), (), summary, objective)
+        return Plan(summary.best, (), summary, objective)
     others, reason = neighbours(free, summary.best, reserve), _in_bytes if lean else _in_seconds
     lost = [
         Rejected(other, other.fit.shortage if not other.fit.accepted else reason(other, summary.best), change)
         for change, other in others
     ]
-    return Plan(summary.best, tuple(sorted(lost, key=_leanest_first if lean else _by_loss)), (), summary, objective)
+    return Plan(summary.best, tuple(sorted(lost, key=_leanest_first if lean else _by_loss)), summary, objective)
 
 
 def nearest_to_fitting(job: Job, fixed: dict[str, Any], reserve: float | None) -> tuple[Rejected, ...]:

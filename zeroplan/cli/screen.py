@@ -7,6 +7,7 @@ from typing import NamedTuple
 import click
 
 from zeroplan.cli.command import WORDS
+from zeroplan.cli.progress import watched
 from zeroplan.fit import FITS
 from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET
 from zeroplan.results.result import Result
@@ -27,15 +28,20 @@ class View(NamedTuple):
 
 def show(result: Result, view: View, *, accept: str | None = None, errors: bool = False) -> int:
     """As a table or as JSON; the exit code. `accept`: as --accept has it. `errors`: tables go to standard error."""
+    context = click.get_current_context()
+    command = context.info_name or ""  # some of what a screen shows is worked out for it
     if view.json:
         from zeroplan.report import json_objects
 
-        click.echo(json_objects.dumps(result.content()))
+        with watched(command):
+            content = result.content()
+        click.echo(json_objects.dumps(content))
     else:
         from zeroplan.report import console
 
-        result.typed = click.get_current_context().meta[WORDS]
-        screen = result.screen(view.level)
+        result.typed = context.meta[WORDS]
+        with watched(command):
+            screen = result.screen(view.level)
         console.show(*screen, errors=errors)
     return exit_code(result.verdict, accept)
 

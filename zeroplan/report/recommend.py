@@ -15,7 +15,7 @@ from zeroplan.emit.checkpointing import in_the_script
 from zeroplan.emit.trainer import training_arguments
 from zeroplan.fit import PLACES, TIGHT, TierFit
 from zeroplan.ledger import total
-from zeroplan.plan import OFFLOADS, Plan, Rejected, label
+from zeroplan.plan import OFFLOADS, Plan, Rejected, Suggestion, label
 from zeroplan.report import speed as step
 from zeroplan.report import training, why
 from zeroplan.report.console import assumptions, heading, table
@@ -44,9 +44,10 @@ def details(
     run: TrainingRun | None = None,
     outside: Sequence[Rejected] = (),
     other_stage: Why | None = None,
+    ways: Sequence[Suggestion] = (),
 ) -> list[RenderableType]:
     """The tables of `recommend -v`; `outside`: what another package or lines of code would gain; `other_stage`: why the
-    plan is not at another stage.
+    plan is not at another stage; `ways`: what would fit.
     """
     parts: list[RenderableType] = [""]
     if plan.chosen:
@@ -57,9 +58,8 @@ def details(
         parts += [heading(others), _others(plan)]
         stage = [why.in_one_line(other_stage)] if other_stage else []
         parts += [searched(plan), *stage, *map(_outside, outside), ""]
-    if plan.suggestions:
-        parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.suggestions), _predicted()]
-    parts += [""] if plan.suggestions else []
+    if ways:
+        parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in ways), _predicted(), ""]
     if plan.chosen and target == "hf":
         arguments = ", ".join(f"{key}={value}" for key, value in training_arguments(plan.chosen.job, given).items())
         parts += [Text(f'TrainingArguments({arguments}, deepspeed="ds_config.json")'), ""]

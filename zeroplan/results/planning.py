@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from zeroplan.catalog.hardware import larger
@@ -68,10 +69,10 @@ def planned(
     check_timed(job, goal)
     tell(f"searching strategies for {job.ranks:,} GPU{'s' if job.ranks > 1 else ''}")
     best = plan(job, request.fixed, reserve=request.reserve, objective=goal.objective, compared=rescue)
+    ways: Callable[[], tuple[Suggestion, ...]] = tuple
     if best.chosen is None:
         best = _where_none_fits(request, job, best, goal, rescue=rescue)
-    if best.chosen is None and rescue:
-        best = best._replace(suggestions=(*_in_4_bit(options, request, goal), *best.suggestions))
+        ways = partial(_ways_out, options, request, job, best, goal) if rescue else tuple
     if best.chosen is None and not best.rejected:
         for one in request.jobs():
             ledger(one)  # which says what stops it
@@ -90,25 +91,29 @@ def planned(
     return Recommendation(
         job, best, assumed, request.given, fewest, why=alternatives, headroom=request.headroom, run=run,
         flash=flash, coded=coded if best.objective == FASTEST else None, equations=equations, other_stage=other,
+        ways=ways,
     )  # fmt: skip
 
 
 def _where_none_fits(request: Request, job: Job, failed: Plan, goal: Goal, *, rescue: bool) -> Plan:
-    """A plan for all of the card, where none fits with room to spare; else what is nearest to fitting. What would fit
-    is said beside either.
-    """
-    fixed, best = request.fixed, failed
+    """A plan for all of the card, where none fits with room to spare; else what is nearest to fitting."""
     if request.comfortable:
-        of_all = plan(job, fixed, reserve=0.0, objective=goal.objective, compared=rescue)
-        best = of_all if of_all.chosen else failed
+        of_all = plan(job, request.fixed, reserve=0.0, objective=goal.objective, compared=rescue)
+        if of_all.chosen:
+            return of_all
     if not rescue:
-        return best
-    asks_host = job.cluster.host_memory is not None
-    is_needed = best.chosen is None or asks_host
-    nearest = nearest_to_fitting(job, fixed, request.reserve) if is_needed else ()
-    of_host = asks_host and any("host" in each.candidate.fit.lacking for each in nearest)
-    ways = ways_out(job, fixed, request.reserve, larger(job.cluster, job.strategy.precision), of_host=of_host)
-    return best._replace(rejected=best.rejected if best.chosen else nearest, suggestions=ways)
+        return failed
+    return failed._replace(rejected=nearest_to_fitting(job, request.fixed, request.reserve))
+
+
+def _ways_out(options: Options, request: Request, job: Job, best: Plan, goal: Goal) -> tuple[Suggestion, ...]:
+    """What would fit with room to spare, where `best` does not."""
+    fixed, reserve, may_lack_host = request.fixed, request.reserve, job.cluster.host_memory is not None
+    tell("searching what would fit")
+    nearest = nearest_to_fitting(job, fixed, reserve) if best.chosen and may_lack_host else best.rejected
+    of_host = may_lack_host and any("host" in each.candidate.fit.lacking for each in nearest)
+    ways = ways_out(job, fixed, reserve, larger(job.cluster, job.strategy.precision), of_host=of_host)
+    return ways if best.chosen else (*_in_4_bit(options, request, goal), *ways)
 
 
 def _run(chosen: Candidate, wanted: TrainingRequest) -> TrainingRun:

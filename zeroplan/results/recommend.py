@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from zeroplan.errors import ContradictionError
 from zeroplan.fit import DOES_NOT_FIT
 from zeroplan.ledger import Detail
 from zeroplan.outcome import Outcome, outcome
-from zeroplan.plan import Plan, Rejected
+from zeroplan.plan import Plan, Rejected, Suggestion
 from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET
 from zeroplan.results.result import Result
 from zeroplan.search import Candidate
@@ -83,6 +83,7 @@ class Recommendation(Result):
         coded: Rejected | None = None,
         equations: bool = False,
         other_stage: Why | None = None,
+        ways: Callable[[], tuple[Suggestion, ...]] = tuple,
     ) -> None:
         self.assumed = assumed
         """What nobody stated."""
@@ -90,6 +91,8 @@ class Recommendation(Result):
         self.run = run
         """The whole training run, where its tokens or a price were said."""
         self._flash, self._coded, self._equations = flash, coded, equations
+        self._ways = ways
+        """Works out what would fit, where nothing does with room to spare."""
         self._other_stage = other_stage
         """Where adapters train, why the plan does not divide the frozen weights, or does."""
         self.headroom = headroom
@@ -108,8 +111,13 @@ class Recommendation(Result):
         return tuple(Alternative(one.change, one.reason, numbers(one.candidate)) for one in lost)
 
     @cached_property
+    def suggestions(self) -> tuple[Suggestion, ...]:
+        """What would fit, with plans: searched for where somebody reads it, for that takes as long as the plan."""
+        return self._ways()
+
+    @cached_property
     def ways_out(self) -> tuple[WayOut, ...]:
-        return tuple(WayOut(way.change, numbers(way.candidate)) for way in self.search_result.suggestions)
+        return tuple(WayOut(way.change, numbers(way.candidate)) for way in self.suggestions)
 
     @property
     def verdict(self) -> str | None:
@@ -170,12 +178,12 @@ class Recommendation(Result):
             body, tail = brief.details(
                 self.search_result, self.assumed, self.typed, target=self.target, given=self.given,
                 written=self.written, run=self.run, outside=outside, in_time=self.in_time,
-                other_stage=self._other_stage,
+                other_stage=self._other_stage, ways=self.suggestions if self.search_result.chosen is None else (),
             )  # fmt: skip
             return Screen(summary, within(summary, head, [] if self.why else body, tail[-2:-1] if self.why else tail))
         shown = [] if quiet else report.details(
             self.search_result, self.assumed, self.target, self.given, self.written, self.run, outside,
-            self._other_stage,
+            self._other_stage, self.suggestions,
         )  # fmt: skip
         if level == EVERYTHING and self.search_result.chosen:
             from zeroplan.costs.ledger import ledger
@@ -219,7 +227,7 @@ class Recommendation(Result):
             plan=json_plan.entry(self._in_full(result.chosen)) if result.chosen else None,
             rejected=[json_plan.rejected(rejected) for rejected in result.rejected],
             searched=json_plan.searched(result.searched),
-            ways_out=[json_plan.way_out(way) for way in result.suggestions],
+            ways_out=[json_plan.way_out(way) for way in self.suggestions],
             assumed=self.assumed,
             kept_free=json_objects.kept_free(self.headroom, self.job.cluster.capacity),
             flash_attention_2=json_plan.rejected(self._flash) if self._flash else None,

@@ -166,7 +166,7 @@ def _content(result: Recommendation, stated: Mapping[str, Any], extent: str) -> 
         rejected=tuple((one.change, one.reason) for one in plan.rejected),
         rejected_title="Why the others lost" if plan.chosen else "Nearest to fitting",
         outside=tuple(f"With {one.change} this plan {one.reason}." for one in result.outside),
-        ways_out=tuple(way.change for way in plan.suggestions),
+        ways_out=tuple(way.change for way in result.suggestions),
         files=_files(chosen, result) if plan.chosen and fits else {},
         lines=page.formulas([*chosen.ledger.gpu.peak.lines, *chosen.fit.outside]),
         terms=page.terms(speed) if speed else (),

@@ -15,7 +15,7 @@ from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.speed import speed
 from zeroplan.emit.trainer import training_arguments
 from zeroplan.fit import PLACES, TIGHT
-from zeroplan.plan import OFFLOADS, Plan, Rejected, slower, slowest_part
+from zeroplan.plan import OFFLOADS, Plan, Rejected, Suggestion, slower, slowest_part
 from zeroplan.report import training, why
 from zeroplan.report.brief.assumed import assumed
 from zeroplan.report.brief.card import card
@@ -52,14 +52,15 @@ MORE, GAIN = 4, 0.1
 def details(
     plan: Plan, said: Sequence[str], typed: Sequence[str], *, target: str, given: dict[str, Any] | None,
     written: WrittenFiles | None, run: TrainingRun | None, outside: Sequence[Rejected], in_time: Fewest | None,
-    other_stage: Why | None = None,
+    other_stage: Why | None = None, ways: Sequence[Suggestion] = (),
 ) -> tuple[list[RenderableType], list[RenderableType]]:  # fmt: skip
     """What stands below the answer and the scope: the plan, and what goes on from it.
 
-    `outside`: what another package or lines of code would gain; `other_stage`: why the plan is not at another stage.
+    `outside`: what another package or lines of code would gain; `other_stage`: why the plan is not at another stage;
+    `ways`: what would fit, for a screen without a plan.
     """
     if plan.chosen is None:
-        return _nothing(plan, said, typed)
+        return _nothing(plan, ways, said, typed)
     chosen = plan.chosen
     known = marks(chosen.job)
     used = {*known.of_card, of_time(chosen.job, chosen.speed)} | ({known.host} if _shows_host(chosen) else set())
@@ -216,7 +217,7 @@ def _next(
 
 
 def _nothing(
-    plan: Plan, said: Sequence[str], typed: Sequence[str]
+    plan: Plan, ways: Sequence[Suggestion], said: Sequence[str], typed: Sequence[str]
 ) -> tuple[list[RenderableType], list[RenderableType]]:
     """What comes nearest, and what would fit."""
     nearest = plan.rejected[0].candidate
@@ -224,17 +225,16 @@ def _nothing(
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
     for lost in plan.rejected[1:ALTERNATIVES]:  # the answer has the first
         grid.add_row(lost.change, lost.reason)
-    # own cards first
-    ways = sorted(plan.suggestions, key=lambda way: bool(re.search(r"\(--gpus? ", way.change)))[:WAYS]
+    first = sorted(ways, key=lambda way: bool(re.search(r"\(--gpus? ", way.change)))[:WAYS]  # own cards before others
     shown = table(["", ""])
     shown.columns[1].justify, shown.columns[1].no_wrap = "left", False
-    for way in ways:
+    for way in first:
         what, _, plan_of = way.change.partition("): ")
         shown.add_row(f"would fit: {what})", plan_of)
     filled = card(nearest.job, nearest.ledger, nearest.fit)
-    others = [shown] if ways else []
+    others = [shown] if first else []
     body = ["", *filled, Text(_proof(plan)), *others, *([grid] if grid.rows else [])]
-    option = re.search(OPTION, ways[0].change) if ways else None
+    option = re.search(OPTION, first[0].change) if first else None
     after = line(changed(typed, "recommend", *option.groups()), "the first") if typed and option else []
     shown_signs = marks(nearest.job).of_card
     return body, [*after, *assumed(said, nearest.ledger), legend(nearest.job, shown_signs, more=True)]
