@@ -8,7 +8,6 @@ Buffers between NVMe and the GPU for parameters, where DeepSpeed's defaults are 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from itertools import product
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
@@ -117,7 +116,7 @@ def micro_steps(job: Job) -> MicroSteps:
     recorded.
     """
     result = _replay(job)
-    if result is None:
+    if isinstance(result, OutOfBuffersError):
         raise TooFewBuffersError(job)
     if isinstance(result, TraceError):
         raise ContradictionError(
@@ -157,8 +156,8 @@ def _by_partitions(job: Job) -> Hashable:
 
 
 @cached(_gathers_key, order=_by_partitions)
-def _replay(job: Job) -> Replay | TraceError | SeveralDtypesError | None:
-    """None where buffers run out."""
+def _replay(job: Job) -> Replay | OutOfBuffersError | TraceError | SeveralDtypesError:
+    """The run, or why DeepSpeed stops."""
     known = _known(job)
     for result in known:
         if result.on_gpu.holds.has(job.strategy):
@@ -168,10 +167,8 @@ def _replay(job: Job) -> Replay | TraceError | SeveralDtypesError | None:
     if _gathers(job):
         try:
             known.append(Replay.of(_replayed(job, _settings(job))))
-        except OutOfBuffersError:
-            return None
-        except (TraceError, SeveralDtypesError) as error:
-            return error
+        except (OutOfBuffersError, TraceError, SeveralDtypesError) as error:
+            return error.with_traceback(None)  # whose frames would be kept
     else:
         known.append(Replay.of(MicroSteps((), NOTHING_GATHERED, NOTHING_GATHERED)))
     return known[-1]
@@ -283,10 +280,13 @@ def sufficient_buffers(job: Job) -> PrefetchSettings | None:
     counts, swapped = [parameter_buffers(job)], len(swapped_parameters(job))
     while counts[-1] < swapped:
         counts.append(2 * counts[-1])
-    for bucket, count in product((job.strategy.prefetch_bucket_size, 0), counts):
-        tried = job.at(prefetch_bucket_size=bucket, offload_param=params._replace(buffer_count=count))
-        if isinstance(_replay(tried), Replay):
-            return PrefetchSettings(count, bucket)
+    for bucket in (job.strategy.prefetch_bucket_size, 0):
+        for count in counts:
+            result = _replay(job.at(prefetch_bucket_size=bucket, offload_param=params._replace(buffer_count=count)))
+            if isinstance(result, Replay):
+                return PrefetchSettings(count, bucket)
+            if not (isinstance(result, OutOfBuffersError) and result.more_may_help):
+                break
     return None
 
 

@@ -29,6 +29,11 @@ from zeroplan.specs.strategy import Offload, Strategy
 class OutOfBuffersError(Exception):
     """DeepSpeed stops: more partitions are to be read than buffers are free, or one twice at once."""
 
+    def __init__(self, *, more_may_help: bool) -> None:
+        """`more_may_help`: buffers were too few for something until then; otherwise more of them change nothing."""
+        super().__init__("Not enough buffers")
+        self.more_may_help = more_may_help
+
 
 class Swapper:
     """Partitions of one rank: on NVMe, or in a buffer."""
@@ -36,6 +41,8 @@ class Swapper:
     def __init__(self, swapped: frozenset[int], buffers: int) -> None:
         """`swapped`: tensors whose partitions live on NVMe."""
         self.swapped, self.free = swapped, buffers
+        self.was_short = False
+        """Whether more was to be read at some time than buffers were free."""
         self.here: set[int] = set()
         self.read: list[int] = []
 
@@ -51,7 +58,10 @@ class Swapper:
         chosen: list[int] = []
         considered = 0
         for index in queue:
-            if considered > 2 * flying or len(chosen) >= self.free:
+            if considered > 2 * flying:
+                break
+            if len(chosen) >= self.free:
+                self.was_short = True
                 break
             if self.absent(index):
                 chosen.append(index)
@@ -64,8 +74,9 @@ class Swapper:
             self.free += 1
 
     def _read(self, tensors: list[int]) -> None:
+        self.was_short |= len(tensors) > self.free
         if len(tensors) > self.free or len(set(tensors)) < len(tensors):
-            raise OutOfBuffersError
+            raise OutOfBuffersError(more_may_help=self.was_short)
         self.here.update(tensors)
         self.free -= len(tensors)
         self.read += tensors
