@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from zeroplan.plan import leanest, leanest_fitting, plan, sequences_per_gpu
+from zeroplan.plan import has_room, leanest, leanest_fitting, plan, sequences_per_gpu
 from zeroplan.search import Candidate, space
 from zeroplan.sizing import Lack, lack
 from zeroplan.specs.job import Job
@@ -22,7 +22,7 @@ LARGEST = 10**13
 BYTES_EACH = 18
 """Bytes of a parameter in mixed precision with Adam and fp32 gradients: only where the search begins."""
 STEP = 64
-"""Sizes between two looks on the way to the first that does not fit: twice the parameters, about."""
+"""Sizes between the first two looks on the way to the first that does not fit: half as many parameters more, about."""
 SIZES_KEPT = 4
 """Models of the sizes looked at last: each keeps its tree and what it was run for."""
 CHOICE = ("stage", "offload_optimizer", "offload_param")
@@ -46,20 +46,23 @@ def sizes() -> list[int]:
 
 
 def largest(
-    sized: Callable[[int], Job], fixed: dict[str, Any], reserve: float | None, *, near: int = 0
+    sized: Callable[[int], Job], fixed: dict[str, Any], reserve: float | None, *, before: Largest | None = None
 ) -> Largest | None:
     """The largest size of which some strategy fits, by what each stage and offload needs least. None: none does.
 
-    `near`: parameters to begin with; 0: those whose states all the memory there is would hold.
+    `before`: the largest with less that is left free; without it those sizes come first whose states all the memory
+    there is would hold.
     """
     grid = sizes()
     job = lru_cache(SIZES_KEPT)(lambda index: sized(grid[index]))
-    best = -1
-    fitting: Candidate | None = None
-    start = min(bisect_left(grid, near or _held(job(0))), len(grid) - 1)
+    best = grid.index(before.parameters) if before else -1
+    fitting = before.candidate if before else None
+    start = best if before else bisect_left(grid, _held(job(0)))
     for choice in _choices(job(len(grid) // 2), fixed):
-        lean = lru_cache(SIZES_KEPT)(partial(_lean, job, {**fixed, **choice}, reserve))
-        last = _last(partial(_fits, lean), best + 1, max(best + 1, start), len(grid))
+        free = {**fixed, **choice}
+        lean = lru_cache(SIZES_KEPT)(partial(_lean, job, free, reserve))
+        most = _last(partial(_has_room, job, free, reserve), best + 1, start, len(grid))
+        last = _last(partial(_fits, lean), best + 1, most, most + 1, step=1)
         best, fitting = last, lean(last) if last > best else fitting
         start = 0
     if best < 0:
@@ -97,6 +100,11 @@ def _lean(job: Callable[[int], Job], fixed: dict[str, Any], reserve: float | Non
     return leanest_fitting(job(index), fixed, reserve)
 
 
+def _has_room(job: Callable[[int], Job], fixed: dict[str, Any], reserve: float | None, index: int) -> bool:
+    """Whether a choice may fit at a size, by what is counted most easily."""
+    return has_room(job(index), fixed, reserve)
+
+
 def _fits(lean: Callable[[int], Candidate | None], index: int) -> bool:
     return lean(index) is not None
 
@@ -108,13 +116,20 @@ def _held(job: Job) -> int:
     return cluster.nodes * node // BYTES_EACH
 
 
-def _last(holds: Callable[[int], bool], low: int, start: int, end: int) -> int:
-    """The last index before `end` for which it holds, if it holds for all from `low` to there; else `low` - 1."""
+def _last(holds: Callable[[int], bool], low: int, start: int, end: int, step: int = STEP) -> int:
+    """The last index before `end` for which it holds, if it holds for all from `low` to there; else `low` - 1.
+
+    It is looked for from `start`, at first `step` further and then twice as far each time.
+    """
     if low >= end or not holds(low):
         return low - 1
-    high = start if start > low else min(low + STEP, end)
-    while high < end and holds(high):
-        low, high = high, min(high + STEP, end)
-    while high - STEP > low and high == start and not holds(high - STEP):
-        start = high = high - STEP
-    return bisect_left(range(end), True, lo=max(low, high - STEP), hi=high, key=lambda index: not holds(index)) - 1
+    high = max(low, min(start, end - 1))
+    if holds(high):
+        low = high
+        while (high := min(low + step, end)) < end and holds(high):
+            low, step = high, 2 * step
+    else:
+        while high - step > low and not holds(high - step):
+            high, step = high - step, 2 * step
+        low = max(low, high - step)
+    return bisect_left(range(end), True, lo=low + 1, hi=high, key=lambda index: not holds(index)) - 1

@@ -21,7 +21,8 @@ from zeroplan.search import (
     neighbours,
     space,
 )  # fmt: skip
-from zeroplan.search.neighbours import words
+from zeroplan.search.neighbours import leanest_of_each, words
+from zeroplan.search.room import has_room as has_room_for
 from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
@@ -164,6 +165,12 @@ def leanest(job: Job, fixed: dict[str, Any], reserve: float | None) -> list[Cand
 def leanest_fitting(job: Job, fixed: dict[str, Any], reserve: float | None) -> Candidate | None:
     """The first of them that fits, which is counted for those alone that have room for what they hold."""
     return next(nearest_fitting(space(job, fixed, sequences_per_gpu(job, fixed)), reserve), None)
+
+
+def has_room(job: Job, fixed: dict[str, Any], reserve: float | None) -> bool:
+    """Whether one of them may fit, by what is counted most easily."""
+    free = space(job, fixed, sequences_per_gpu(job, fixed))
+    return any(has_room_for(one, reserve) for one in leanest_of_each(free))
 
 
 def has_any(job: Job, fixed: dict[str, Any], reserve: float | None) -> bool:

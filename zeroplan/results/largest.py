@@ -99,7 +99,7 @@ def largest_models(stated: Mapping[str, Any], script: Script) -> LargestModels:
     rows = _rows(request)
     for number, (name, (nvme, fixed)) in enumerate(rows.items(), 1):
         part(name, number, len(rows))
-        before = max((one.parameters for one in sizes.values() if one), default=0)
+        before = next((one for one in reversed(sizes.values()) if one), None)  # what fits, fits with more left free
         sizes[name] = _largest(options, request, nvme, fixed, before)
     notes = [] if request.cluster.host_memory or _offload_stated(request) else [NO_HOST]
     models = [one.candidate.job.model for one in sizes.values() if one] or [request.model]
@@ -123,7 +123,7 @@ def _rows(request: Request) -> dict[str, tuple[int | None, dict[str, Any]]]:
 
 
 def _largest(
-    options: Options, request: Request, nvme: int | None, fixed: dict[str, Any], before: int
+    options: Options, request: Request, nvme: int | None, fixed: dict[str, Any], before: Largest | None
 ) -> Largest | None:  # fmt: skip
     cluster = request.cluster._replace(nvme=nvme)
 
@@ -132,7 +132,7 @@ def _largest(
         model = read_trained(options, infer(parameters, count(parameters)), request.file)
         return request._replace(model=model, cluster=cluster, fixed=fixed).job()
 
-    return largest(sized, fixed, request.reserve, near=before)
+    return largest(sized, fixed, request.reserve, before=before)
 
 
 def _offload_stated(request: Request) -> bool:
