@@ -1,4 +1,4 @@
-"""How long `recommend` takes, each request as a command of its own: the ten slowest, and the bounds.
+"""How long `recommend` takes, each request as a command of its own that shows its plan: the ten slowest, and the bounds.
 
     python benchmarks/search.py [--every 1]   exits with 1 where a bound is missed. `--every` 5 takes a fifth.
 
@@ -83,7 +83,7 @@ def ran(request: str, folder: str) -> Ran:
     """`recommend` in a process of its own, measured by the system."""
     words = shlex.split(request.format(config=f"{folder}/ds_config.json", deep=f"{folder}/config.json"))
     started = perf_counter()
-    command = [sys.executable, "-m", "zeroplan", "recommend", *words, "--json"]
+    command = [sys.executable, "-m", "zeroplan", "recommend", *words]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _pid, _status, used = os.wait4(process.pid, 0)
     return Ran(perf_counter() - started, used.ru_maxrss // 1024, request)
