@@ -1,4 +1,4 @@
-"""How long `recommend` takes, each request as a command of its own that shows its plan: the ten slowest, and the bounds.
+"""How long `recommend` takes to show a plan, each request as a command of its own: the ten slowest, and the bounds.
 
     python benchmarks/search.py [--every 1]   exits with 1 where a bound is missed. `--every` 5 takes a fifth.
 

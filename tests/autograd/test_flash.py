@@ -11,7 +11,9 @@ import pytest
 from tests.autograd.recorded import COUNTED, Case, held, name
 from tests.conftest import REFERENCES
 from zeroplan.architectures.registry import FAMILIES, family
-from zeroplan.autograd.flash import splits
+from zeroplan.autograd.flash import FlashPackage, Rows, _second, _third, splits
+from zeroplan.autograd.memory import Memory
+from zeroplan.autograd.tensor import empty
 
 CASES: list[Case] = json.loads((REFERENCES / "flash_attn_2.8.3.json").read_text())["measured"]
 WITHOUT = {"bloom", "gpt_oss"}
@@ -45,6 +47,23 @@ def test_what_is_inside_the_kernel_by_hand():
     third = 2 * 4 * 2 * 8 * 1024 + 4 * 2 * 1024 * 8 * 64 + 2 * 4 * 2 * 2 * 1024 * 64 + 4 * 8 * 2 * 8
     random_state = 16  # of the second version
     assert peaks[2] - peaks[3] == second - third + random_state
+
+
+def test_what_is_inside_the_kernel_where_images_lie_in_one_row_by_hand():
+    """3 images of 100 patches each, 4 heads of 80. Backward of the second version has room for 128 more rows of each
+    image: softmax_d, 4·4·684, and dq_accum, 4·684·4·96. The third takes 64 rows at once of heads of 96 and rounds 300 + 3·64
+    up to 512: softmax_d and the log-sum-exp in base 2, 2·4·4·512, dq_accum, 4·4·512·96, and a semaphore for each of 2·3
+    blocks and 4 heads.
+    """
+    memory, rows = Memory(2), Rows(1, 3, 300, 300, 100)
+    q, k = (empty(memory, (300, 4, 80), 2) for _which in "qk")
+    before = memory.allocated
+    second = _second(q, k, rows)
+    assert memory.allocated - before == 4 * 4 * 684 + 4 * 684 * 4 * 96
+    del second
+    third = _third(q, k, FlashPackage(3, 132, causal=False, longest=100), rows)
+    assert memory.allocated - before == 2 * 4 * 4 * 512 + 4 * 4 * 512 * 96 + 4 * 2 * 3 * 4
+    del third
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,26 @@ def second():
             v_expanded = q.new_empty(batch, k.shape[1], heads, width)  # noqa: F841
         return dq, dk, dv, softmax_d
 
-    return types.SimpleNamespace(fwd=fwd, bwd=bwd)
+    def varlen_fwd(q, k, v, out, starts_q, starts_k, *rest):
+        (used, left_padding, blocks, alibi, _longest_q, longest_k, dropout, _scale, zeros, causal, *window) = rest
+        assert all(each is None for each in (out, used, left_padding, blocks, alibi)) and not dropout and not zeros
+        assert not causal and window[:2] == [-1, -1] and int(longest_k) > 1
+        assert starts_q.dtype == torch.int32 and starts_q.shape == starts_k.shape
+        assert q.shape == k.shape == v.shape and q.shape[2] % 8 == 0 and {each.stride(-1) for each in (q, k, v)} == {1}
+        tokens, heads, _width = q.shape
+        sums = q.new_empty(heads, tokens, dtype=torch.float32)
+        return torch.empty_like(q), sums, q.new_empty(0), q.new_empty(2, dtype=torch.int64)
+
+    def varlen_bwd(dout, q, k, _v, _out, _sums, dq, dk, dv, starts_q, *_rest):
+        assert dout.shape == q.shape and dout.stride(-1) == 1
+        tokens, heads, width = q.shape
+        rows = tokens + 128 * (starts_q.numel() - 1)
+        softmax_d = q.new_empty(heads, rows, dtype=torch.float32)
+        summed = q.new_empty(rows, heads, up(width, 32 if width <= 128 else 64), dtype=torch.float32)  # noqa: F841
+        assert k.shape[1] == heads
+        return dq, dk, dv, softmax_d
+
+    return types.SimpleNamespace(fwd=fwd, bwd=bwd, varlen_fwd=varlen_fwd, varlen_bwd=varlen_bwd)
 
 
 def third():
@@ -95,6 +114,11 @@ def third():
         (softmax_scale, _causal, left, right, _chunk, _softcap, _interleaved, _metadata, parts, _pack, _margin) = rest[-11:]
         assert softmax_scale and parts == 1 and (left >= 0) == (right >= 0)
         assert q.dtype in (torch.float16, torch.bfloat16)
+        if (starts := rest[4]) is not None:
+            tokens, heads, width = q.shape
+            sequences = starts.numel() - 1
+            schedule = q.new_empty(1 + (sequences if sequences <= 992 else 0), dtype=torch.int32)  # noqa: F841
+            return q.new_empty(tokens, heads, width), q.new_empty(heads, tokens, dtype=torch.float32), None, None
         assert q.shape[3] % 8 == 0 and q.shape[3] <= 256 and k.shape == v.shape
         batch, seq, heads, width = q.shape
         made = q.new_empty(batch, seq, heads, width)
@@ -102,9 +126,23 @@ def third():
         counter = q.new_empty(1, dtype=torch.int32)  # noqa: F841 (alive while the kernel runs)
         return made, sums, None, None
 
+    def of_several(q, k, sequences, longest):
+        tokens, heads, width = q.shape
+        assert k.shape == q.shape
+        rounded = rounded_width(width)
+        block = 128 if rounded <= 64 else 80 if rounded == 128 else 64
+        rows = up(tokens + sequences * block, block)
+        softmax_d, sums_log2 = (q.new_empty(heads, rows, dtype=torch.float32) for _each in range(2))
+        dq_sum = q.new_empty(heads, rows * rounded, dtype=torch.float32)
+        semaphore = q.new_empty(up(longest, block) // block, sequences, heads, dtype=torch.int32)  # noqa: F841
+        return softmax_d, sums_log2, dq_sum, None, None
+
     def bwd(dout, q, k, _v, _out, _sums, dq, dk, dv, *rest):
         (_scale, causal, left, _right, softcap, deterministic, _margin) = rest[-7:]
         assert not deterministic and dout.shape == q.shape
+        if rest[0] is not None:
+            assert not causal and left < 0 and not softcap
+            return dq, dk, dv, *of_several(q, k, rest[0].numel() - 1, int(rest[4]))
         batch, seq, heads, width = q.shape
         local = 0 <= left < k.shape[1] - 1
         rounded = rounded_width(width)

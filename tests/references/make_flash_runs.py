@@ -1,14 +1,16 @@
 """Runs of DeepSpeed with the flash-attention package, for make_deepspeed_reference --into flash_attn_0.19.8.json.
 
 python -m tests.references.make_flash_runs SOURCE FOLDER [NUMBER [SEED]]     writes FOLDER/0.json and so on
+python -m tests.references.make_flash_runs SOURCE FOLDER --images        six of each recorded family of images
 python -m tests.references.make_flash_runs SOURCE FILE.case OUT.json         one of them (environment as for the child)
 
-As `zeroplan verify` measures on torch's meta device, with flash-attn's Python (SOURCE, as in make_flash_reference) and
+A recording is tests/references/families/FAMILY.trace.json.gz (make_recorded_families). As `zeroplan verify` measures on torch's meta device, with flash-attn's Python (SOURCE, as in make_flash_reference) and
 functions in the place of its kernels. Needs what that needs, and DeepSpeed.
 """
 
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +25,28 @@ def drawn(number, seed):
         if not {"bf16", "fp16"} & set(case["ds_config"]):
             case["ds_config"]["bf16"] = {"enabled": True}
         yield {**case, "attention": f"flash_attention_{3 if at % 3 == 2 else 2}"}
+
+
+def of_images(number=6):
+    """Of recorded families whose towers run with it, at each stage and of both versions."""
+    from tests.references.make_recorded_families import OF_IMAGES
+    from zeroplan.request.options import Options
+    from zeroplan.request.request import read_request
+    from zeroplan.verify.case import as_measured, case_of
+
+    for family in OF_IMAGES:
+        path = Path(__file__).with_name("families") / f"{family}.trace.json.gz"
+        r = random.Random(f"flash {family}")
+        for at in range(number):
+            options = Options(
+                model=str(path), gpus=r.choice(("2", "8", "2x8")), stage=str(at % 4), attention="sdpa",
+                precision="bf16", seq=str(r.choice((192, 256, 320, 448))), micro_batch=r.choice("12"),
+                checkpointing=r.choice(("none", "full")), optimizer="adamw",
+            )  # fmt: skip
+            job = read_request(options, default_params="7B", default_gpus=8).job()
+            if not job.model.no_flash:
+                case = case_of(as_measured(job, real=False), None, mode="meta", activations=True)
+                yield {**case, "recording": family, "attention": f"flash_attention_{2 + at % 2}"}
 
 
 def measured(source, given, found):
@@ -40,7 +64,7 @@ def measured(source, given, found):
 def main(source, folder, number="18", seed="1"):
     from zeroplan.verify.measure import environment
 
-    for at, case in enumerate(drawn(int(number), seed)):
+    for at, case in enumerate(of_images() if number == "--images" else drawn(int(number), seed)):
         given, found = Path(folder, f"{at}.case"), Path(folder, f"{at}.json")
         given.write_text(json.dumps(case))
         command = [sys.executable, "-m", "tests.references.make_flash_runs", source, str(given), str(found)]

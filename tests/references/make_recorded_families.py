@@ -3,7 +3,8 @@
 python -m tests.references.make_recorded_families FOLDER [FAMILY ...]      FOLDER/FAMILY.trace.json.gz, FAMILY.N.json, FAMILY.cpu.json
 python -m tests.references.make_recorded_families --join FOLDER            FAMILY.cpu.json as families_cpu.json
 
-Each is recorded with sdpa in 16 bit as on a GPU and with eager attention in 32 as on a CPU, and run by DeepSpeed at stages 0 to 3 on the meta device
+Each is recorded with sdpa in 16 bit as on a GPU, models of images with flash-attention too (whose runs make_flash_runs
+makes), and with eager attention in 32 as on a CPU, and run by DeepSpeed at stages 0 to 3 on the meta device
 and, models of words, at stage 0 with real tensors on the CPU: batches and sequences that were not recorded, half of them checkpointed. The runs
 FAMILY.N.json are joined by make_deepspeed_reference --into families_0.19.8.json, the recordings are moved to
 tests/references/families. What a model reads of its images' sizes, and what its modules keep, is left out of the runs.
@@ -34,6 +35,7 @@ from zeroplan.specs.images import Images
 from zeroplan.verify.case import as_measured, case_of
 from zeroplan.verify.compare import compare
 from zeroplan.verify.recording import variants
+from zeroplan.verify.recording.flash_package import VERSIONS
 from zeroplan.verify.recording.model import config_of, recording
 from zeroplan.verify.recording.variants import CPU, Way
 from zeroplan.verify.task import class_of
@@ -140,10 +142,11 @@ def content(family):
 
 
 def recorded(family):
-    config = config_of(content(family), family)
-    attention = "sdpa" if class_of(config, family)._supports_sdpa else "eager"
+    kind = class_of(config_of(content(family), family), family)
+    attention = "sdpa" if kind._supports_sdpa else "eager"
     images = OF_IMAGES[family][1] if family in OF_IMAGES else None
-    ways = [Way(attention, "bf16"), Way("eager", "fp32", CPU)]
+    flash = VERSIONS if images and kind._supports_flash_attn else ()
+    ways = [*(Way(each, "bf16") for each in (attention, *flash)), Way("eager", "fp32", CPU)]
     return recording(content(family), name=family, place=family, ways=ways, images=images)
 
 

@@ -7,7 +7,7 @@ python -m tests.references.make_recordings --add FOLDER REPOSITORY SOURCE [IMAGE
 
 A preset NAME.json states config.json, where it is from and what images each sequence has; the recording, the number of
 parameters (torch's own count), layers and width come of it. --add writes the preset of FOLDER/config.json, named as the
-folder. Needs torch and transformers. A model of images is recorded with sdpa alone, where the class has it.
+folder. Needs torch and transformers.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ def recorded(
     content: dict[str, Any], name: str, attention: str | None = None, precision: str | None = None
 ) -> Recording:  # fmt: skip
     images = Images(**content["images"]) if content["images"] else None
-    has_sdpa = class_of(config_of(content["config"], name), name)._supports_sdpa
-    attention = "sdpa" if images and has_sdpa else attention
     return recording(
         content["config"], name=name, place=f"preset {name}", images=images, attention=attention,
         precision=precision, watch=lambda what: print(name, what, flush=True),

@@ -25,7 +25,7 @@ from zeroplan.specs.strategy import Strategy, Workload
 CLIENT_OPTIMIZERS = {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adagrad": "adagrad"}
 NAMES = ("deepspeed", "zenflow", "liger", "recomputing", "checkpointing", "flash_attn", "bert", "autocast", "unusual", "plans",
          "waiting", "optimizers", "frozen", "adapters", "adapter_plans",
-         "waiting_adapters", "families")  # fmt: skip
+         "waiting_adapters", "families", "flash_images")  # fmt: skip
 RECORDED = {name: json.loads((REFERENCES / f"{name}_0.19.8.json").read_text()) for name in NAMES}
 RUNS: list[dict[str, Any]] = [{**run, "of": name} for name, found in RECORDED.items() for run in found["measured"]]
 REFUSED: list[dict[str, Any]] = [run for found in RECORDED.values() for run in found["refused"]]

@@ -10,6 +10,7 @@ import gc
 import importlib.util
 import json
 import os
+from functools import lru_cache
 from itertools import product
 from random import Random
 
@@ -311,6 +312,27 @@ def test_flash_attention_is_as_described(family, same):
         )  # fmt: skip
         assert model.profile.alone(asked) == described.profile.alone(asked), (batch, way, recomputing)
         assert model.profile.flops(asked) == described.profile.flops(asked)
+
+
+@pytest.mark.parametrize("seq", [480, 512, 544, 1024])
+def test_flash_attention_is_given_a_window_beyond_it(seq):
+    """A sequence as long as the window is looked at whole, a longer one is not."""
+    content = {"model_type": "gemma3_text", **SMALL, "head_dim": 16, "sliding_window": 512}
+    way = Way("flash_attention_3", "bf16")
+    model = recorded_model(_windowed(json.dumps(content), way), source="case")
+    model_type, config = read_config(content, "case")
+    described = model_of(model_type, config, name="gemma3_text", source="case")
+    for batch in (1, 2):
+        asked = TimelineRequest(
+            batch=batch, seq=seq, width=2, half=False, attention=way.attention, kernel="cuda", recomputing=PLAIN,
+            zero_linear=False,
+        )  # fmt: skip
+        assert model.profile.alone(asked) == described.profile.alone(asked)
+
+
+@lru_cache(1)
+def _windowed(content, way):
+    return recording(json.loads(content), name="windowed", place="case", ways=[way])
 
 
 SEVERAL_CHAINS = {

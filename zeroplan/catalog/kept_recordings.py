@@ -70,8 +70,7 @@ def _made(config: str, name: str, path: Path, images: Images | None) -> str:
             given.write_text(config)
             command = [sys.executable, "-W", "ignore", "-m", "zeroplan", "trace", str(given), "-o", str(path)]
             command += ["-v", "--force"]
-            if images:  # which run one by one: each attention takes a minute or more
-                command += [*images.options.split(), "--attention", "sdpa"]
+            command += images.options.split() if images else []
             status, lines = _run(command, name)
     except OSError as error:
         return " ".join(str(error).split())

@@ -39,7 +39,9 @@ def run(
     text = written(recorded)
     write_whole(path, text, force=force)
     if path != "-":
-        click.echo(f"Recorded {recorded.architecture} of {stated.place}: {path}, {len(text) / 1000:,.0f} kB")
+        attentions = ", ".join(dict.fromkeys(each.attention for each in recorded.variants))
+        size = f"{len(text) / 1000:,.0f} kB"
+        click.echo(f"Recorded {recorded.architecture} of {stated.place} with {attentions}: {path}, {size}")
         click.echo(f"Next: zeroplan estimate --model {path}")
     return 0
 

@@ -140,7 +140,8 @@ dtype, say. DeepSpeed's stage 3 gathers it then, and registers it with the modul
 """
 FLASH_FUNCTION = "flash_attention"
 """The first word of an operator's name where the flash-attention package's function is called; then what it is told:
-`dropout=0.1`, `softcap`, `local` for a window that is shorter than the sequence.
+`dropout=0.1`, `softcap`, `local` for a window that is shorter than the sequence, and where sequences of several lengths
+lie in one row `longest=1024`.
 """
 
 

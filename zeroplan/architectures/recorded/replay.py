@@ -28,7 +28,7 @@ from zeroplan.architectures.recorded.program import (
     Result,
     Saved,
 )
-from zeroplan.autograd.flash import FlashPackage, flash_attention
+from zeroplan.autograd.flash import FlashPackage, flash_attention, flash_attention_of_several
 from zeroplan.autograd.graph import operator, product, requires_grad, results, save_for_backward
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.products import linear
@@ -111,8 +111,11 @@ def run_operator(step: Operator, tensors: dict[int, Tensor], sizes: Sizes, named
         tensors[step.results[0].number] = linear(*given)
         return
     if step.name.startswith(FLASH_FUNCTION):
-        q, k, v = given
-        tensors[step.results[0].number] = flash_attention(q, k, v, flash_package_of(step, sizes.memory))
+        q, k, v, *starts = given
+        how = flash_package_of(step, sizes.memory)
+        tensors[step.results[0].number] = (
+            flash_attention_of_several(q, k, v, starts[0], starts[1], how) if starts else flash_attention(q, k, v, how)
+        )
         return
     needs = tuple([each.node is not None for each in given])
     backward = step.backward.get(needs) if any(needs) else None
@@ -143,10 +146,10 @@ def _without_sums(step: Operator) -> Operator:
 def flash_package_of(step: Operator, run: Any) -> FlashPackage:
     """How the package is called; its third version has no dropout."""
     _name, *told = step.name.split()
-    dropout = next((float(each.removeprefix("dropout=")) for each in told if each.startswith("dropout=")), 0.0)
-    return FlashPackage(
-        run.flash, MULTIPROCESSORS, dropout if run.flash == 2 else 0.0, "softcap" in told, "local" in told, step.causal
-    )
+    numbers = dict(each.split("=") for each in told if "=" in each)
+    dropout = float(numbers.get("dropout", 0.0)) if run.flash == 2 else 0.0
+    longest = int(numbers.get("longest", 0))
+    return FlashPackage(run.flash, MULTIPROCESSORS, dropout, "softcap" in told, "local" in told, step.causal, longest)
 
 
 def _run(step: Operator, given: Sequence[Tensor], sizes: Sizes, there: dict[int, Tensor]) -> list[Tensor]:

@@ -1,15 +1,13 @@
 """transformers that finds the flash-attention package: its own Python runs, up to the package's function.
 
 What the function keeps and makes is replayed from the package's source (autograd/flash.py, flash-attn 2.8.3), for its
-second version and its third, whose call differs in dropout alone. Sequences of several lengths, which the package
-takes in one row, are not recorded.
+second version and its third, whose call differs in dropout alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
 from typing import Any
 from unittest import mock
 
@@ -31,7 +29,7 @@ def never(*_arguments: Any, **_named: Any) -> torch.Tensor:
 
 @contextmanager
 def flash_package(attend: Attend = never) -> Iterator[None]:
-    """`attend` runs in the place of the package's function; it is told `contiguous` of the third version, whose result
+    """`attend` runs in the place of the package's functions; it is told `contiguous` of the third version, whose result
     is so where that of the second lies as the queries do.
     """
 
@@ -48,9 +46,18 @@ def flash_package(attend: Attend = never) -> Iterator[None]:
                 contiguous=implementation == VERSIONS[1],
             )  # fmt: skip
 
-        @wraps(flash_attn_func)  # transformers reads what it takes
-        def flash_attn_varlen_func(*_arguments: Any, **_named: Any) -> torch.Tensor:
-            raise NotImplementedError("flash-attention over sequences of several lengths")
+        def flash_attn_varlen_func(
+            q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor,
+            max_seqlen_q: Any, max_seqlen_k: Any, dropout_p: float = 0.0,
+            softmax_scale: float | None = None,  # noqa: ARG001 (transformers looks which of these there are)
+            causal: bool = False, window_size: tuple[int, int] = (-1, -1), softcap: float = 0.0,
+            deterministic: bool = False,  # noqa: ARG001
+        ) -> torch.Tensor:  # fmt: skip
+            local = 0 <= window_size[0] < int(max_seqlen_k) - 1
+            return attend(
+                q, k, v, cu_seqlens_q, cu_seqlens_k, dropout=dropout_p, softcap=softcap > 0, local=local,
+                causal=causal, longest=int(max_seqlen_q), contiguous=implementation == VERSIONS[1],
+            )  # fmt: skip
 
         return flash_attn_func, flash_attn_varlen_func, None, None, None
 

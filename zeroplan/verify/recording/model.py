@@ -100,7 +100,7 @@ def recording(
         partial(built, kind, config), partial(inputs, config, task, images), windows(text), chunk(text),
         images=bool(images and images.number), least=least_of(images) if images else 1, stood_in=set(),
     )  # fmt: skip
-    ways = ways or ways_of(kind, attention, precision, place)
+    ways = ways or ways_of(kind, attention, precision, place, has_images=of.images)
     try:
         variants, programs = joined(list(recorded(of, ways, watch)))
     except NotOneProgramError as error:
@@ -147,15 +147,20 @@ def input_embeddings(model: Any) -> tuple[str, ...]:
     return tuple([path for path in after if path not in before])
 
 
-def ways_of(kind: Any, attention: str | None, precision: str | None, place: str) -> list[Way]:
-    """Those in which a class runs, of one attention or precision where it is stated. Raises `SpecError`."""
+def ways_of(
+    kind: Any, attention: str | None, precision: str | None, place: str, *, has_images: bool
+) -> list[Way]:  # fmt: skip
+    """Those in which a class runs, of one attention or precision where it is stated; with images, whose towers take
+    their time in each, eager attention only where it is. Raises `SpecError`.
+    """
     attentions = [each for each in ATTENTIONS if _has(kind, each)]
+    usual = [each for each in attentions if each != "eager"] if has_images else attentions
     known: dict[str, Sequence[str]] = {"attention": attentions, "precision": PRECISIONS}
     for name, stated in (("attention", attention), ("precision", precision)):
         if stated is not None and stated not in known[name]:
             raise SpecError(place, f"--{name} {stated}", f"{kind.__name__} is recorded with {' or '.join(known[name])}")
     dtypes = [precision] if precision else PRECISIONS
-    every = [Way(each, dtype) for each in ([attention] if attention else attentions) for dtype in dtypes]
+    every = [Way(each, dtype) for each in ([attention] if attention else usual or attentions) for dtype in dtypes]
     return [way for way in every if way.attention not in FLASH_VERSIONS or way.dtype != "fp32"]
 
 

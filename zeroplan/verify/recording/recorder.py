@@ -130,16 +130,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         return run
 
     def flash_attention(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, dropout: float, softcap: bool, local: bool,
-        causal: bool, contiguous: bool,
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *starts: torch.Tensor, dropout: float, softcap: bool,
+        local: bool, causal: bool, contiguous: bool, longest: int = 0,
     ) -> torch.Tensor:  # fmt: skip
-        """The flash-attention package's function, as one operator."""
+        """The flash-attention package's function, as one operator; `starts`: of sequences that lie in one row."""
         with self.as_one():
             result = attended(q, k, v)
             result = result.contiguous() if contiguous else result
         told = [f"dropout={dropout}"] * (dropout > 0) + ["softcap"] * softcap + ["local"] * local
+        told += [f"longest={longest}"] * bool(starts)
         name = " ".join([FLASH_FUNCTION, *told])
-        self.see(attended, (q, k, v), {}, result, flops=Extent(0), causal=causal, name=name)
+        self.see(attended, (q, k, v, *starts), {}, result, flops=Extent(0), causal=causal, name=name)
         return result
 
     def function(self, otherwise: Any) -> Any:
@@ -382,7 +383,7 @@ def _goes(gone: list[int], key: int, _dead: Any) -> None:
     gone.append(key)
 
 
-def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_starts: torch.Tensor) -> torch.Tensor:
     """A tensor like the queries, which follows from all three."""
     return q + (k.sum() + v.sum())
 

@@ -51,7 +51,7 @@ class Recordable(NamedTuple):
     inputs: Callable[[int, int, str], Inputs]
     """Of a batch, a sequence and a precision."""
     windows: tuple[int, ...] = ()
-    """Tokens from which on another mask is made."""
+    """Tokens from which on another mask is made; beyond which the flash-attention package is given a window."""
     chunk: int = 1
     """Tokens that layers take together."""
     images: bool = False
@@ -104,9 +104,10 @@ def recorded(of: Recordable, ways: Sequence[Way], watch: Callable[[str], None]) 
         watch(f"{way.attention} in {way.dtype} ({number} of {len(ways)})")
         try:
             found = list(_in_one_way(of, way, done, experiments[way.backend]))
-        except Exception:  # of flash attention, which not every class that says so runs with
+        except Exception as error:  # of flash attention, which not every class that says so runs with
             if way.attention not in FLASH_VERSIONS or not done:
                 raise
+            watch(f"{way.attention} in {way.dtype} is left out: {' '.join(str(error).split())}")
             continue
         done += found
         yield from found
@@ -114,7 +115,8 @@ def recorded(of: Recordable, ways: Sequence[Way], watch: Callable[[str], None]) 
 
 def _in_one_way(of: Recordable, way: Way, done: Sequence[Ran], experiments: Experiments) -> Iterator[Ran]:
     model = Passes(of, way.dtype, of.build(way.dtype, way.attention), experiments)
-    for tokens in ranges(of.windows, of.least):
+    beyond = int(way.attention in FLASH_VERSIONS)  # which is given a window where a sequence is longer
+    for tokens in ranges([each + beyond for each in of.windows], of.least):
         shortest = shortest_of(tokens, of.chunk)
         if shortest is None:
             continue
