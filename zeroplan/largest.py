@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from zeroplan.plan import has_room, leanest, leanest_fitting, plan, sequences_per_gpu
+from zeroplan.plan import leanest, leanest_fitting, leanest_has_room, plan, sequences_per_gpu
 from zeroplan.search import Candidate, space
 from zeroplan.sizing import Lack, lack
 from zeroplan.specs.job import Job
@@ -102,7 +102,7 @@ def _lean(job: Callable[[int], Job], fixed: dict[str, Any], reserve: float | Non
 
 def _has_room(job: Callable[[int], Job], fixed: dict[str, Any], reserve: float | None, index: int) -> bool:
     """Whether a choice may fit at a size, by what is counted most easily."""
-    return has_room(job(index), fixed, reserve)
+    return leanest_has_room(job(index), fixed, reserve)
 
 
 def _fits(lean: Callable[[int], Candidate | None], index: int) -> bool:

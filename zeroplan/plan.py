@@ -22,7 +22,7 @@ from zeroplan.search import (
     space,
 )  # fmt: skip
 from zeroplan.search.neighbours import leanest_of_each, words
-from zeroplan.search.room import has_room as has_room_for
+from zeroplan.search.room import has_room
 from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
@@ -148,7 +148,7 @@ def front_of(job: Job, fixed: dict[str, Any], *, reserve: float | None, apart: f
 
 def free_space(job: Job, fixed: dict[str, Any]) -> Space:
     """What the fixed fields leave free. Raises `ContradictionError` where that is nothing."""
-    free = space(job, fixed, sequences_per_gpu(job, fixed))
+    free = _left_free(job, fixed)
     if not free.variants:
         raise ContradictionError(
             "nothing to choose from: no strategy has all that was asked for; leave out --stage or an --offload option"
@@ -156,29 +156,32 @@ def free_space(job: Job, fixed: dict[str, Any]) -> Space:
     return free
 
 
+def _left_free(job: Job, fixed: dict[str, Any]) -> Space:
+    """As `free_space`, without a variant where nothing is."""
+    return space(job, fixed, sequences_per_gpu(job, fixed))
+
+
 def leanest(job: Job, fixed: dict[str, Any], reserve: float | None) -> list[Candidate]:
     """The strategy that needs least, of each stage and offload left free by the fixed fields; empty when none runs."""
-    free = space(job, fixed, sequences_per_gpu(job, fixed))
+    free = _left_free(job, fixed)
     return nearest(free, reserve) if free.variants else []
 
 
 def leanest_fitting(job: Job, fixed: dict[str, Any], reserve: float | None) -> Candidate | None:
     """The first of them that fits, which is counted for those alone that have room for what they hold."""
-    return next(nearest_fitting(space(job, fixed, sequences_per_gpu(job, fixed)), reserve), None)
+    return next(nearest_fitting(_left_free(job, fixed), reserve), None)
 
 
-def has_room(job: Job, fixed: dict[str, Any], reserve: float | None) -> bool:
+def leanest_has_room(job: Job, fixed: dict[str, Any], reserve: float | None) -> bool:
     """Whether one of them may fit, by what is counted most easily."""
-    free = space(job, fixed, sequences_per_gpu(job, fixed))
-    return any(has_room_for(one, reserve) for one in leanest_of_each(free))
+    return any(has_room(one, reserve) for one in leanest_of_each(_left_free(job, fixed)))
 
 
 def has_any(job: Job, fixed: dict[str, Any], reserve: float | None) -> bool:
     """Whether any strategy fits: one of the leanest, or else one that the search finds."""
     if leanest_fitting(job, fixed, reserve):
         return True
-    free = space(job, fixed, sequences_per_gpu(job, fixed))
-    return fits_any(free, reserve)
+    return fits_any(_left_free(job, fixed), reserve)
 
 
 def _by_loss(rejected: Rejected) -> tuple[bool, float]:

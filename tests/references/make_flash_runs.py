@@ -1,11 +1,12 @@
 """Runs of DeepSpeed with the flash-attention package, for make_deepspeed_reference --into flash_attn_0.19.8.json.
 
 python -m tests.references.make_flash_runs SOURCE FOLDER [NUMBER [SEED]]     writes FOLDER/0.json and so on
-python -m tests.references.make_flash_runs SOURCE FOLDER --images        six of each recorded family of images
+python -m tests.references.make_flash_runs SOURCE FOLDER --images              six of each recorded family of images
 python -m tests.references.make_flash_runs SOURCE FILE.case OUT.json         one of them (environment as for the child)
 
-A recording is tests/references/families/FAMILY.trace.json.gz (make_recorded_families). As `zeroplan verify` measures on torch's meta device, with flash-attn's Python (SOURCE, as in make_flash_reference) and
-functions in the place of its kernels. Needs what that needs, and DeepSpeed.
+As `zeroplan verify` measures on torch's meta device, with flash-attn's Python (SOURCE, as in make_flash_reference) and
+functions in the place of its kernels. Needs what that needs, and DeepSpeed. Runs with images are of the recordings that
+make_recorded_families makes (tests/references/families), and are joined into flash_images_0.19.8.json.
 """
 
 import json

@@ -151,16 +151,17 @@ def ways_of(
     kind: Any, attention: str | None, precision: str | None, place: str, *, has_images: bool
 ) -> list[Way]:  # fmt: skip
     """Those in which a class runs, of one attention or precision where it is stated; with images, whose towers take
-    their time in each, eager attention only where it is. Raises `SpecError`.
+    their time in each, eager attention only where it is, or where the class has no sdpa. Raises `SpecError`.
     """
     attentions = [each for each in ATTENTIONS if _has(kind, each)]
-    usual = [each for each in attentions if each != "eager"] if has_images else attentions
+    leaves_out = "eager" if has_images and "sdpa" in attentions else ""
+    usual = [each for each in attentions if each != leaves_out]
     known: dict[str, Sequence[str]] = {"attention": attentions, "precision": PRECISIONS}
     for name, stated in (("attention", attention), ("precision", precision)):
         if stated is not None and stated not in known[name]:
             raise SpecError(place, f"--{name} {stated}", f"{kind.__name__} is recorded with {' or '.join(known[name])}")
     dtypes = [precision] if precision else PRECISIONS
-    every = [Way(each, dtype) for each in ([attention] if attention else usual or attentions) for dtype in dtypes]
+    every = [Way(each, dtype) for each in ([attention] if attention else usual) for dtype in dtypes]
     return [way for way in every if way.attention not in FLASH_VERSIONS or way.dtype != "fp32"]
 
 
