@@ -38,6 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(folder.cleanup)
 
 
+def pytest_sessionfinish() -> None:
+    """Garbage that warns of what was not closed is collected once: pytest then looks for it several times, in all that
+    a process has kept."""
+    gc.collect()
+    gc.freeze()
+
+
 class Ran(NamedTuple):
     code: int
     out: str

@@ -21,12 +21,13 @@ from typing import Any
 from tests import several_models  # noqa: F401 (before what remembers counts is imported)
 from zeroplan import plan, why
 from zeroplan.architectures import adapters, infer, quantized
-from zeroplan.catalog import models
+from zeroplan.catalog import models, recording
 from zeroplan.request import trained
 
 RUN_FOLDER = "ZEROPLAN_TESTS_OF_ONE_RUN"
 """The variable that names a folder which all processes of one run of the tests see."""
-KEPT_MODELS, KEPT_SEARCHES = 32, 512
+KEPT_MODELS, KEPT_RECORDINGS, KEPT_SEARCHES = 32, 16, 512
+REPOSITORY = Path(__file__).parent.parent
 SEARCHES = ("best", "nearest", "neighbours", "front")
 _known: OrderedDict[Hashable, Any] = OrderedDict()
 
@@ -35,6 +36,7 @@ def share() -> None:
     """From here on, for whoever imports them afterwards."""
     infer.infer = lru_cache(KEPT_MODELS)(infer.infer)
     models.from_preset = lru_cache(KEPT_MODELS)(models.from_preset)
+    recording.from_file = of_the_repository(recording.from_file)
     quantized.with_quantization = lru_cache(KEPT_MODELS)(quantized.with_quantization)
     adapters.with_adapter = lru_cache(KEPT_MODELS)(adapters.with_adapter)
     trained.with_frozen = lru_cache(KEPT_MODELS)(trained.with_frozen)
@@ -42,6 +44,17 @@ def share() -> None:
         for name in SEARCHES:
             if search := getattr(module, name, None):
                 setattr(module, name, remembered(search))
+
+
+def of_the_repository(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    """What reads a file, whose latest results are kept for files that no test writes."""
+    read_once = lru_cache(KEPT_RECORDINGS)(read)
+
+    @wraps(read)
+    def looked_up(path: Path) -> Any:
+        return read_once(path) if path.resolve().is_relative_to(REPOSITORY) else read(path)
+
+    return looked_up
 
 
 def of_run(name: str, count: Callable[[], Any]) -> Any:
