@@ -32,7 +32,7 @@ def needs(ran):
     return ran.out.partition("error ZP901: needs ")[2].partition(" GiB")[0]
 
 
-@pytest.mark.parametrize("option", ["cutoff_len", "max_seq_length", "max_length", "model_max_length"])
+@pytest.mark.parametrize("option", ["cutoff_len", "max_seq_length", "max_length", "model_max_length", "max_source_length"])
 def test_what_fits_is_that_of_the_same_job_stated_by_options(check, option):
     script = check(f"{LAUNCH} {MODEL} \\\n  --{option} 8192", *CARD)
     typed = check(LAUNCH, *CARD, "--model", "llama-3.1-8b", "--seq", "8192")
@@ -41,6 +41,20 @@ def test_what_fits_is_that_of_the_same_job_stated_by_options(check, option):
     assert "run.sh:1: --model_name_or_path: the model is llama-3.1-8b\n" in script.out
     assert f"run.sh:2: --{option}: sequences of 8,192 tokens\n" in script.out
     assert "every sequence 8,192 tokens" in script.out
+
+
+def test_targets_of_an_encoder_decoder(check, monkeypatch):
+    """As run_summarization.py of transformers has them; a model that is named is planned as it is, and that is said."""
+    monkeypatch.setattr("zeroplan.catalog.kept_recordings.installed", lambda: None)
+    launch = f"{LAUNCH} --model_name_or_path t5-base --max_source_length 64"
+    same = check(f"{launch} --max_target_length 64", *CARD)
+    assert "run.sh:1: --max_target_length: targets as long as their sources\n" in same.out
+    assert "every sequence 64 tokens with targets as long as their sources" in same.out
+    other = check(f"{launch} --max_target_length 16", *CARD)
+    assert "run.sh:1: t5-base: found a model with targets of 16 tokens that is not recorded" in other.out
+    assert "Scope" not in other.out
+    named = check(f"{launch} --max_target_length 16", *CARD, "--model", "t5-base")
+    assert "targets of 16 tokens, and planned is a model with targets as long as their sources (--target-seq)\n" in named.out
 
 
 def test_an_option_wins(check):

@@ -27,6 +27,7 @@ from zeroplan.catalog.adapters import read_adapter_file
 from zeroplan.catalog.models import model
 from zeroplan.costs.passes import timeline_request
 from zeroplan.specs.cluster import Cluster
+from zeroplan.specs.input_sizes import InputSizes
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import with_frozen
 from zeroplan.specs.quantization import Quantization
@@ -164,7 +165,7 @@ def expected(options: dict[str, str], strategy: dict[str, Any], folder: Path) ->
         **{name: value for name, value in strategy.items() if name in ("stage", "precision", "micro_batch", "checkpointing", "attention", "kernels")},
         "backend": "cpu",
     })  # fmt: skip
-    trains = model(str(folder / "config.json"))
+    trains = model(str(folder / "config.json"), sizes=InputSizes(target=int(options.get("target-seq", 0)) or None))
     if "train" in options:
         trains = with_frozen(trains, ["*"], [options["train"]])
     if "quantize" in options:

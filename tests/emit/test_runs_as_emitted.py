@@ -78,6 +78,10 @@ PLANS = {
     "Trainer, stage 1, a recorded encoder and decoder": {
         "model": str(CONFIGS / "encoder_decoder.json"), "for": "hf", "stage": "1", "checkpointing": "none",
     },
+    "DeepSpeed, stage 2, an encoder and a decoder with shorter targets": {
+        "model": str(CONFIGS / "encoder_decoder.json"), "for": "deepspeed", "stage": "2", "checkpointing": "none",
+        "target-seq": "24",
+    },
 }  # fmt: skip
 SEEDS = {"DeepSpeed's launcher, stage 1, eager attention": 0}
 """Which of the commands in the README.md starts it; the others are started by the last."""

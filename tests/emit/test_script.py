@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.emit.plans import STRATEGIES, candidate
+from zeroplan.catalog.models import from_preset
 from zeroplan.emit.folder import plan_files
 from zeroplan.specs.checkpointing import KINDS, ActivationCheckpointing
 from zeroplan.specs.target import TARGETS, Script, is_told
@@ -119,3 +120,12 @@ def test_the_manifest_brings_what_it_starts():
     assert "/plan/train.py" in found
     for name in ("train.py: |", "config.json: |", "checkpointing.py: |"):
         assert name in found
+
+
+@pytest.mark.parametrize("name", ["whisper-large-v3", "qwen3-vl-4b"])
+def test_none_is_written_of_what_a_processor_makes(name):
+    """Sound, and images."""
+    chosen = candidate("stage 0", 8)
+    found = plan_files(replace(chosen, job=chosen.job._replace(model=from_preset(name))), "hf", "plan")
+    assert "train.py" not in found
+    assert json.loads(found["config.json"])["architectures"]

@@ -25,7 +25,7 @@ def found(tmp_path_factory):
     place, read = str(tmp_path_factory.mktemp("rows")), models.from_file
     known = cache(lambda path, _text, name: read(path, name))
 
-    def from_file(path: Path, name: str = "", images: None = None):
+    def from_file(path: Path, name: str = "", sizes: object = None):
         return known(path, path.read_text(encoding="utf-8"), name)
 
     in_one_place = SimpleNamespace(TemporaryDirectory=lambda: nullcontext(place))

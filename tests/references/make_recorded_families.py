@@ -32,6 +32,7 @@ from zeroplan.errors import ZeroplanError
 from zeroplan.request.options import Options
 from zeroplan.request.request import read_request
 from zeroplan.specs.images import Images
+from zeroplan.specs.input_sizes import InputSizes
 from zeroplan.verify.case import as_measured, case_of
 from zeroplan.verify.compare import compare
 from zeroplan.verify.recording import variants
@@ -99,6 +100,8 @@ OF_WORDS = """
     nemotron nemotron_h olmo3 olmoe pegasus persimmon phimoe qwen3_5_text qwen3_next rembert roberta
     seed_oss smollm3 solar_open stablelm t5 umt5 vaultgemma whisper xglm xlm-roberta zamba2
 """.split()
+OF_TARGETS = ("t5+40", "bart+128", "mt5+224", "pegasus+72", "marian+300", "umt5+16")
+"""Encoder-decoders, and tokens of their targets."""
 MORE = {
     "codegen": {"rotary_dim": 8},
     "kimi_linear": {
@@ -124,6 +127,7 @@ NUMBER = 5
 
 def content(family):
     """config.json: of a family of words the class's own values, with small sizes where it has them."""
+    family = family.partition("+")[0]
     if family in OF_IMAGES:
         return {"model_type": family, **OF_IMAGES[family][0]}
     usual = CONFIG_MAPPING[family]()
@@ -147,7 +151,9 @@ def recorded(family):
     images = OF_IMAGES[family][1] if family in OF_IMAGES else None
     flash = VERSIONS if images and kind._supports_flash_attn else ()
     ways = [*(Way(each, "bf16") for each in (attention, *flash)), Way("eager", "fp32", CPU)]
-    return recording(content(family), name=family, place=family, ways=ways, images=images)
+    target = family.partition("+")[2]
+    sizes = InputSizes(images, int(target) if target else None)
+    return recording(content(family), name=family, place=family, ways=ways, sizes=sizes)
 
 
 def drawn(family, known, path):
@@ -173,7 +179,7 @@ def main(folder, *families):
     warnings.simplefilter("ignore")
     variants.BATCHES = (1, 2)
     with Warm() as warm:
-        for family in families or (*OF_WORDS, *OF_IMAGES):
+        for family in families or (*OF_WORDS, *OF_TARGETS, *OF_IMAGES):
             path, started = Path(folder, f"{family}.trace.json.gz"), time.monotonic()
             if path.exists():
                 continue

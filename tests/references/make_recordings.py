@@ -25,6 +25,7 @@ from zeroplan.architectures.recorded.recording import Recording
 from zeroplan.catalog import presets
 from zeroplan.catalog.recording import written
 from zeroplan.specs.images import Images
+from zeroplan.specs.input_sizes import InputSizes
 from zeroplan.verify.recording.model import built, config_of, recording
 from zeroplan.verify.task import class_of
 
@@ -38,7 +39,7 @@ def recorded(
 ) -> Recording:  # fmt: skip
     images = Images(**content["images"]) if content["images"] else None
     return recording(
-        content["config"], name=name, place=f"preset {name}", images=images, attention=attention,
+        content["config"], name=name, place=f"preset {name}", sizes=InputSizes(images), attention=attention,
         precision=precision, watch=lambda what: print(name, what, flush=True),
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ from zeroplan.specs import strategy
 from zeroplan.specs.training import Price
 
 TYPED = {
-    "params": "1.3b", "model": "gpt2", "images": "2", "image_size": "448 x 336", "image_tokens": "256", "freeze": "*wte*", "train": ("*.ln_1.*", "*.ln_2.*"),
+    "params": "1.3b", "model": "gpt2", "images": "2", "image_size": "448 x 336", "image_tokens": "256", "target_seq": "128", "freeze": "*wte*", "train": ("*.ln_1.*", "*.ln_2.*"),
     "lora": "16", "lora_targets": "c_attn,c_proj", "adapter": "adapter_config.json", "adapter_dtype": "FP32", "quantize": "NF4", "double_quant": "yes", "quant_storage": "bfloat16", "config": "ds_config.json", "seq": "512", "micro_batch": "4", "grad_accum": "2",
     "global_batch": "64", "precision": "bfloat16", "optimizer": "AdamW", "optim": "adamw_torch-single-tensor",
     "checkpointing": "every-4", "attention": "flash", "kernels": "liger", "stage": "zero3", "offload_optimizer": "cpu",
@@ -31,7 +31,7 @@ READ = {
     "seq": 512, "micro_batch": 4, "grad_accum": 2, "global_batch": 64, "precision": "bf16", "optimizer": "adamw",
     "attention": "flash_attention_2", "stage": 3, "zero_init": False, "rank": 3, "freeze": ("*wte*",),
     "train": ("*.ln_1.*", "*.ln_2.*"), "lora": 16, "lora_targets": ("c_attn", "c_proj"),
-    "images": 2, "image_size": (448, 336), "image_tokens": 256, "quantize": "nf4", "adapter_dtype": "fp32", "double_quant": True, "quant_storage": "bf16",
+    "images": 2, "image_size": (448, 336), "image_tokens": 256, "target_seq": 128, "quantize": "nf4", "adapter_dtype": "fp32", "double_quant": True, "quant_storage": "bf16",
 }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from zeroplan.catalog.recording import read, written
 from zeroplan.errors import SpecError
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.images import NO_IMAGES, Images
+from zeroplan.specs.input_sizes import InputSizes
 from zeroplan.specs.model import TimelineRequest
 
 torch = pytest.importorskip("torch", reason="needs torch (zeroplan[verify])")
@@ -130,7 +131,7 @@ def recorded():
             content = {"model_type": family.split()[0], **(DESCRIBED | UNDESCRIBED)[family]}
             attention = class_of(config_of(content, "case"), "case")._supports_sdpa
             way = Way("sdpa" if attention else "eager", "bf16")
-            made = recording(content, name=family, place="case", ways=[way], images=IMAGES.get(family))
+            made = recording(content, name=family, place="case", ways=[way], sizes=InputSizes(IMAGES.get(family)))
             known[family] = read(written(made).encode(), "model.trace.json")
         return known[family]
 
@@ -359,7 +360,7 @@ def test_a_few_layers_stand_for_each_chain(family, monkeypatch):
     """As if all ran."""
     monkeypatch.setattr(variants, "BATCHES", (1, 2))
     content = {"model_type": family, **SEVERAL_CHAINS[family]}
-    recording_ = recording(content, name=family, place="case", ways=SDPA, images=IMAGES.get(family))
+    recording_ = recording(content, name=family, place="case", ways=SDPA, sizes=InputSizes(IMAGES.get(family)))
     represented = recorded_model(recording_, source="case")
     for at in range(len(recording_.variants)):
         assert represented.profile.traced(at).root.chains == (5, 5)
@@ -450,9 +451,9 @@ def test_images_have_to_be_said_and_to_fit():
     with pytest.raises(SpecError, match="--images 1 --image-size 448x448"):
         recording(content, name="case", place="case", ways=SDPA)
     with pytest.raises(SpecError, match="expected what this model takes: 112x112"):
-        recording(content, name="case", place="case", ways=SDPA, images=Images(1, 56, 56))
+        recording(content, name="case", place="case", ways=SDPA, sizes=InputSizes(Images(1, 56, 56)))
     with pytest.raises(SpecError, match="a model that takes images"):
-        recording({"model_type": "qwen3", **DESCRIBED["qwen3"]}, name="case", place="case", ways=SDPA, images=Images(1, 56, 56))
+        recording({"model_type": "qwen3", **DESCRIBED["qwen3"]}, name="case", place="case", ways=SDPA, sizes=InputSizes(Images(1, 56, 56)))
 
 
 HAS_DEEPSPEED = importlib.util.find_spec("deepspeed") is not None

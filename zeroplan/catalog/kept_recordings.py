@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroplan.errors import SpecError
 from zeroplan.progress import tell
-from zeroplan.specs.images import Images
+from zeroplan.specs.input_sizes import UNSTATED, InputSizes
 
 if TYPE_CHECKING:
     from zeroplan.specs.model import Model
@@ -42,7 +42,7 @@ def installed() -> tuple[str, ...] | None:
         return None
 
 
-def recorded(content: Mapping[str, Any], name: str, place: str, images: Images | None = None) -> Model | str:
+def recorded(content: Mapping[str, Any], name: str, place: str, sizes: InputSizes = UNSTATED) -> Model | str:
     """The model that config.json means, as it was recorded; or why it is not. `place`: the file."""
     versions = installed()
     if versions is None:
@@ -50,7 +50,7 @@ def recorded(content: Mapping[str, Any], name: str, place: str, images: Images |
     from zeroplan.catalog.recording import SCHEMA, model_from_file
 
     text = json.dumps(content, sort_keys=True)
-    key = hashlib.sha256(json.dumps([text, name, versions, SCHEMA, images]).encode()).hexdigest()[:24]
+    key = hashlib.sha256(json.dumps([text, name, versions, SCHEMA, sizes]).encode()).hexdigest()[:24]
     path = kept_in() / f"{key}.trace.json"
     if path.exists():
         try:
@@ -58,10 +58,10 @@ def recorded(content: Mapping[str, Any], name: str, place: str, images: Images |
         except SpecError:
             path.unlink(missing_ok=True)
     tell(f"recording {name} with transformers {versions[1]}")
-    return _made(text, name, path, images) or model_from_file(path, source=place, name=name)
+    return _made(text, name, path, sizes) or model_from_file(path, source=place, name=name)
 
 
-def _made(config: str, name: str, path: Path, images: Images | None) -> str:
+def _made(config: str, name: str, path: Path, sizes: InputSizes) -> str:
     """Record it to a file; what went wrong, or nothing."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,8 +69,7 @@ def _made(config: str, name: str, path: Path, images: Images | None) -> str:
             given = Path(folder, f"{name.rpartition('/')[2]}.json")
             given.write_text(config)
             command = [sys.executable, "-W", "ignore", "-m", "zeroplan", "trace", str(given), "-o", str(path)]
-            command += ["-v", "--force"]
-            command += images.options.split() if images else []
+            command += ["-v", "--force", *sizes.options.split()]
             status, lines = _run(command, name)
     except OSError as error:
         return " ".join(str(error).split())

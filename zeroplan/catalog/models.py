@@ -19,7 +19,7 @@ from zeroplan.catalog.files import is_recording, place_of, read_object
 from zeroplan.catalog.quantization import bits_and_bytes, read_quantization
 from zeroplan.catalog.spelling import bare, is_quantized, without_quantization
 from zeroplan.errors import SpecError, UnknownNameError, ZeroplanError, printable
-from zeroplan.specs.images import Images
+from zeroplan.specs.input_sizes import UNSTATED, InputSizes
 from zeroplan.specs.model import Model
 
 EXPECTED = "a Hugging Face config.json"
@@ -27,8 +27,8 @@ SUGGESTION = "`zeroplan models` lists them; or write --model config.json"
 QUANTIZED = "quantized weights (4 or 8 bit) are not planned yet"
 
 
-def model(name: str, *, online: bool = True, images: Images | None = None) -> Model:
-    """The model that `--model` names; `online`: the Hub may be asked for it. `images`: those of each sequence.
+def model(name: str, *, online: bool = True, sizes: InputSizes = UNSTATED) -> Model:
+    """The model that `--model` names; `online`: the Hub may be asked for it. `sizes`: those of a sequence's inputs.
 
     Raises a `ZeroplanError` that says what to write instead.
     """
@@ -36,23 +36,23 @@ def model(name: str, *, online: bool = True, images: Images | None = None) -> Mo
         raise SpecError("model", "an empty name", "a preset, a config.json or org/name", "llama-3.1-8b")
     path = Path(os.path.expanduser(name))
     if _exists(path) or name.endswith(".json") or name.startswith((".", "/", "~")):
-        return from_file(path, images=images)
+        return from_file(path, sizes=sizes)
     if cached := hub.cached(name):
-        return from_file(cached, name=name, images=images)
+        return from_file(cached, name=name, sizes=sizes)
     try:
-        return _of_preset(name, images)
+        return _of_preset(name, sizes)
     except UnknownNameError as error:
         if hub.REPOSITORY.fullmatch(name):
-            return from_hub(name, online=online, images=images)
+            return from_hub(name, online=online, sizes=sizes)
         raise _quantized(name) or error from None
 
 
-def _of_preset(name: str, images: Images | None) -> Model:
-    """With its own images, or recorded with others. Raises `SpecError` where it cannot be."""
-    known = _of_text(from_preset(name), images)
-    if images and known.images and not images.are(known.images):
-        return _recorded(stated_config(known.name).content, name, known.name, images)
-    return known
+def _of_preset(name: str, sizes: InputSizes) -> Model:
+    """With its own sizes, or recorded with others. Raises `SpecError` where it cannot be."""
+    known = _taking(from_preset(name), sizes)
+    if known.sizes.are(sizes):
+        return known
+    return _recorded(stated_config(known.name).content, name, known.name, sizes)
 
 
 class StatedConfig(NamedTuple):
@@ -109,29 +109,29 @@ def from_preset(name: str) -> Model:
     return known._replace(assumed=(*known.assumed, f"{printable(name)} is preset {preset}{unread}"))
 
 
-def from_file(path: Path, name: str = "", images: Images | None = None) -> Model:
+def from_file(path: Path, name: str = "", sizes: InputSizes = UNSTATED) -> Model:
     """A config.json, the folder that holds it, or a recording."""
     if os.path.isdir(path):
         path = config_in(path)
     if is_recording(path):
         from zeroplan.catalog.recording import model_from_file  # where one is
 
-        return _with_images(model_from_file(path, source=place_of(path)), images, place_of(path))
+        return _with_sizes(model_from_file(path, source=place_of(path)), sizes, place_of(path))
     content, place = read_object(path, EXPECTED, special=True), place_of(path)
     other_files.check_is_model(content, place, EXPECTED)
     stated = named(content, place)
     label = printable(name or _label(path))
-    if images and takes_images(content):
-        return _recorded(content, place, label, images)
+    if sizes.images and takes_images(content):
+        return _recorded(content, place, label, sizes)
     check_language_model(content, place)
     bits = bits_and_bytes(content.get("quantization_config"))
     packed = read_quantization(bits, place) if bits else None
     notes = [note for note in (stated.assumed, "" if packed else dequantized(content, place)) if note]
     if not stated.model_type:
-        known = _undescribed(content, stated, place, label, notes)
+        known = _undescribed(content, stated, place, label, notes, sizes)
     else:
         known = _described(content, stated, place, label, notes)
-    known = _of_text(known, images)
+    known = _taking(known, sizes)
     if packed is None:
         return known
     from zeroplan.architectures.quantized import with_quantization  # where weights are
@@ -139,40 +139,45 @@ def from_file(path: Path, name: str = "", images: Images | None = None) -> Model
     return with_quantization(known, packed)
 
 
-def _of_text(known: Model, images: Images | None) -> Model:
-    """Raises `SpecError` for a model of text that is to have images."""
-    if images and not known.images:
+def _taking(known: Model, sizes: InputSizes) -> Model:
+    """Raises `SpecError` for sizes of what the model does not take."""
+    if sizes.images and not known.images:
         raise SpecError("--images", f"{known.name}, a model of text", "a model that takes images; leave it out")
+    if sizes.target is not None and known.target is None:
+        found = f"{known.name}, whose words are one sequence (--seq)"
+        raise SpecError("--target-seq", found, "an encoder-decoder of text; leave it out")
     return known
 
 
-def _with_images(known: Model, images: Images | None, place: str) -> Model:
-    """A recorded model. Raises `SpecError` where other images were recorded."""
-    recorded = _of_text(known, images).images
-    if images and recorded and not images.are(recorded):
-        again = f"zeroplan trace {known.name} {images.options} -o {place}, with its config.json"
-        raise SpecError(place, f"recorded with {recorded.line}", images.line, again)
+def _with_sizes(known: Model, sizes: InputSizes, place: str) -> Model:
+    """A recorded model. Raises `SpecError` where other sizes were recorded."""
+    if not _taking(known, sizes).sizes.are(sizes):
+        again = f"zeroplan trace {known.name} {sizes.options} -o {place}, with its config.json"
+        raise SpecError(place, f"recorded with {known.sizes.line}", sizes.line, again)
     return known
 
 
-def _recorded(content: dict[str, Any], place: str, label: str, images: Images) -> Model:
-    """A model of images, recorded. Raises `SpecError` where it cannot be."""
+def _recorded(content: dict[str, Any], place: str, label: str, sizes: InputSizes) -> Model:
+    """A model with inputs of such sizes. Raises `SpecError` where it cannot be recorded."""
     from zeroplan.catalog.kept_recordings import recorded
 
-    known = recorded(content, label, place, images)
+    known = recorded(content, label, place, sizes)
     if isinstance(known, str):
-        command = f"zeroplan trace {place} {images.options}, where they are, and --model its file"
-        raise SpecError(place, f"a model of images that is not recorded: {known}", "its recording", command)
+        command = f"zeroplan trace {place} {sizes.options}, where they are, and --model its file"
+        what = "a model of images" if sizes.images else f"a model with {sizes.line}"
+        raise SpecError(place, f"{what} that is not recorded: {known}", "its recording", command)
     return known
 
 
-def _undescribed(content: dict[str, Any], stated: ModelClass, place: str, label: str, notes: list[str]) -> Model:
+def _undescribed(
+    content: dict[str, Any], stated: ModelClass, place: str, label: str, notes: list[str], sizes: InputSizes
+) -> Model:
     """A model of another family: recorded where torch and transformers are, else by the sizes that it names."""
     from zeroplan.architectures.approximate import approximate  # not for the families that are described
     from zeroplan.catalog.kept_recordings import installed, recorded
 
     whole = {key: value for key, value in content.items() if key not in QUANTIZATIONS}
-    known = recorded(whole, label, place)
+    known = recorded(whole, label, place, sizes)
     if not isinstance(known, str):
         return known._replace(assumed=(*notes, *known.assumed))
     why = known
@@ -217,19 +222,19 @@ def config_in(folder: Path) -> Path:
     return adapter if not _exists(config) and _exists(adapter) else config
 
 
-def from_hub(name: str, *, online: bool = True, images: Images | None = None) -> Model:
+def from_hub(name: str, *, online: bool = True, sizes: InputSizes = UNSTATED) -> Model:
     """org/name from the Hub; where nothing can be asked, the preset of the same name under its publisher, as assumed.
 
     Raises `SpecError` where neither is to be had.
     """
     try:
-        return from_file(hub.fetched(name, online=online), name=name, images=images)
+        return from_file(hub.fetched(name, online=online), name=name, sizes=sizes)
     except hub.OutOfReachError as error:
         reason = str(error)
         if quantized := _quantized(name):
             raise quantized from error
         try:
-            preset = _of_preset(name.rpartition("/")[2], images)
+            preset = _of_preset(name.rpartition("/")[2], sizes)
         except UnknownNameError:
             raise hub.out_of_reach(name, error) from error
     assumed = f"{name} has the sizes of preset {preset.name}: its own config.json could not be read ({reason})"

@@ -183,9 +183,10 @@ class _Reader:
         if kind is None:
             raise ValueError
         fields = [self.referred(each, number) for each in stated]
-        if len(fields) != len(CHECKS[kind]):
+        checks = CHECKS[kind]
+        if not len(checks) - len(kind._field_defaults) <= len(fields) <= len(checks):
             raise ValueError
-        return kind(*[check(field) for check, field in zip(CHECKS[kind], fields, strict=True)])
+        return kind(*[check(field) for check, field in zip(checks, fields, strict=False)])
 
 
 class _Programs(Sequence[Program]):

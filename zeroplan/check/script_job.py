@@ -16,8 +16,10 @@ from zeroplan.check.shell import Word, is_number
 MODELS = {SWIFT: ("model", "model_id_or_path")}
 """What commands call the model that others call model_name_or_path."""
 MODEL = ("model_name_or_path",)
-LENGTHS = ("cutoff_len", "max_seq_length", "max_length", "model_max_length")
+LENGTHS = ("cutoff_len", "max_seq_length", "max_length", "model_max_length", "max_source_length")
 """Tokens at which scripts cut sequences off."""
+TARGETS = ("max_target_length",)
+"""Tokens at which scripts cut off the targets of an encoder-decoder."""
 USUAL_LENGTHS = {TRL: 1024, LLAMA_FACTORY: 2048}
 """Where nothing says it (TRL 1.16 SFTConfig; LLaMA-Factory 0.9.5 hparams/data_args.py)."""
 FINETUNING = "finetuning_type"
@@ -53,6 +55,8 @@ class ScriptJob(NamedTuple):
     seq: Taken | None = None
     hindrance: str = ""
     """Why its model is not counted, where one is named."""
+    target: Taken | None = None
+    """Tokens of each target of an encoder-decoder."""
 
 
 def job_of(
@@ -64,7 +68,8 @@ def job_of(
     options = {name.lstrip("-").replace("-", "_"): (name, word) for name, word in stated if name.startswith("--")}
     usual = "" if beside_a_file else tool
     seq, hindrance = _length(document, options, usual), _hindrance(options, usual, beside_a_file=beside_a_file)
-    return ScriptJob(_taken(document, options, MODELS.get(tool, MODEL)), seq, hindrance)
+    target = _tokens(_taken(document, options, TARGETS))
+    return ScriptJob(_taken(document, options, MODELS.get(tool, MODEL)), seq, hindrance, target)
 
 
 def _taken(document: Document, options: Stated, names: Sequence[str]) -> Taken | None:
@@ -80,7 +85,11 @@ def _length(document: Document, options: Stated, tool: str) -> Taken | None:
     stated = [name for name in LENGTHS if name in options]
     if not stated and tool in USUAL_LENGTHS:
         return Taken(str(USUAL_LENGTHS[tool]), f"{tool}'s default", "")
-    taken = _taken(document, options, stated)
+    return _tokens(_taken(document, options, stated))
+
+
+def _tokens(taken: Taken | None) -> Taken | None:
+    """What is a number of tokens."""
     return taken if taken and is_number(taken.value) and int(taken.value) else None
 
 

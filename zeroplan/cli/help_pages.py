@@ -145,7 +145,7 @@ PAGES: dict[str, Page] = {
             ("zeroplan trace gpt2 -o model.trace.json", "under another name"),
             ("zeroplan trace gpt2 -o model.trace.json --force", "again"),
         ),
-        ("model", "images", "image_size", "image_tokens", "attention", "precision", "output", "force"),
+        ("model", "images", "image_size", "image_tokens", "target_seq", "attention", "precision", "output", "force"),
     ),
     "verify": Page(
         (

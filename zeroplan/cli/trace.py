@@ -10,7 +10,7 @@ from zeroplan.cli.progress import tell, watched
 from zeroplan.deepspeed.files import check_output, write_whole
 from zeroplan.errors import SpecError
 from zeroplan.request.options import Options
-from zeroplan.request.request import read_images
+from zeroplan.request.request import read_input_sizes
 
 NEEDED = ("torch", "transformers")
 ENDING = ".trace.json"
@@ -23,7 +23,7 @@ def run(
     from zeroplan.catalog.models import stated_config
 
     check_installed()
-    images = read_images(options)
+    sizes = read_input_sizes(options)
     stated = stated_config(model)
     path = output or stated.name.rpartition("/")[2] + ENDING
     if path != "-":
@@ -33,7 +33,7 @@ def run(
         from zeroplan.verify.recording.model import recording
 
         recorded = recording(
-            stated.content, name=stated.name, place=stated.place, images=images, attention=options.attention,
+            stated.content, name=stated.name, place=stated.place, sizes=sizes, attention=options.attention,
             precision=options.precision, trusted=stated.folder if trusts else None, watch=_said if verbose else tell,
         )  # fmt: skip
     text = written(recorded)

@@ -16,7 +16,7 @@ def checked(job: Job, target: str) -> str:
     cluster = job.cluster
     words = ["zeroplan", "check", "ds_config.json", "--for", target]
     words += ["--params", job.model.name] if job.model.inferred else ["--model", "config.json"]
-    words += job.model.images.options.split() if job.model.images else []
+    words += job.model.sizes.options.split()
     words += [word for name in ("freeze", "train") for each in getattr(job.model, name) for word in (f"--{name}", each)]
     words += _adapter(job) if job.model.adapter else []
     words += _quantization(job.model.quantization) if job.model.quantization else []

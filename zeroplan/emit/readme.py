@@ -16,6 +16,7 @@ from zeroplan.ledger import total
 from zeroplan.plan import label
 from zeroplan.search import Candidate
 from zeroplan.sources import DEEPSPEED, transformers_of
+from zeroplan.specs.input_sizes import InputSizes
 from zeroplan.specs.job import Job
 from zeroplan.specs.scope import scope
 from zeroplan.specs.strategy import FLOATING, Strategy
@@ -135,9 +136,11 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
 
 def _given(job: Job) -> str:
     """What the model is given, and its attention."""
-    images = job.model.images
+    images, target = job.model.images, job.model.target
     with_them = f", among them those of {images.line}, {images.tokens:,} tokens each" if images else ""
-    return f'Sequences of {job.workload.seq} tokens{with_them}; `attn_implementation="{job.strategy.attention}"`.'
+    targets = f", {InputSizes(target=target).line}" if target is not None else ""
+    attention = f'`attn_implementation="{job.strategy.attention}"`'
+    return f"Sequences of {job.workload.seq} tokens{with_them}{targets}; {attention}."
 
 
 def _build(job: Job) -> list[str]:

@@ -191,6 +191,8 @@ LABELS = {
     VALUES: ("torch.tensor(0, dtype=torch.{dtype})", "torch.zeros_like(tokens[:, 0], dtype=torch.{dtype})"),
 }
 """What a sequence is learned with, and a batch."""
+OF_TARGET = ("tokens.new_zeros({target})", "tokens.new_zeros((len(tokens), {target}))")
+"""The same, of a target that is not as long as its source."""
 TEXTS = {"hf": HF, "deepspeed": DEEPSPEED, "accelerate": ACCELERATE, "lightning": LIGHTNING}
 WHO = {
     "hf": "transformers' Trainer", "deepspeed": "DeepSpeed", "accelerate": "Accelerate",
@@ -219,8 +221,9 @@ def own_files(job: Job, target: str) -> dict[str, str]:
 
 
 def has_one(job: Job) -> bool:
-    """Whether a script can be written: images come from the model's own processor."""
-    return bool(job.model.config) and not job.model.images
+    """Whether a script can be written: images and sound come from the model's own processor."""
+    of_words = not job.model.images and all(each.dtype.startswith("int") for each in job.model.inputs)
+    return bool(job.model.config) and of_words
 
 
 def adapter_file(job: Job) -> dict[str, str]:
@@ -236,7 +239,8 @@ def train_script(job: Job, target: str) -> str:
     """The text of train.py."""
     strategy, by_config = job.strategy, bool(OPTIMIZERS[job.strategy.optimizer].config_type)
     auto = auto_class(job)
-    labels, batch_labels = (each.format(dtype=strategy.dtype) for each in LABELS[job.model.labels])
+    learned_with = OF_TARGET if job.model.target else LABELS[job.model.labels]
+    labels, batch_labels = (each.format(dtype=strategy.dtype, target=job.model.target) for each in learned_with)
     lines = [*_adapting(job, target), *_freezing(job), *_asking_for_gradients(job), *_calls(strategy, target)]
     made, more = OWN_OPTIMIZERS.get(strategy.optimizer, ("", "")), []
     if target != "hf" and not by_config:

@@ -19,6 +19,7 @@ from zeroplan.deepspeed.parallelism import grouped_ranks
 from zeroplan.deepspeed.versions import key_table
 from zeroplan.errors import ContradictionError, QuantityError, SpecError, ZeroplanError, shown
 from zeroplan.request.options import OPTIONS, TRAINED, Options
+from zeroplan.specs.input_sizes import UNSTATED, InputSizes, target_beside
 
 if TYPE_CHECKING:  # what reads a model takes longer to import than a file to check
     from zeroplan.check.script_job import ScriptJob
@@ -140,12 +141,12 @@ def _with_model(options: Options) -> Options:
     return options
 
 
-def _named(name: str, *, online: bool) -> Model | ZeroplanError:
+def _named(name: str, *, online: bool, sizes: InputSizes = UNSTATED) -> Model | ZeroplanError:
     """The model that a training file names; `online`: the Hub may be asked for it, as where a card is named."""
     from zeroplan.catalog.models import model
 
     try:
-        return model(name, online=online)
+        return model(name, online=online, sizes=sizes)
     except ZeroplanError as error:
         return error
 
@@ -183,9 +184,10 @@ def _with_scripts(inputs: CheckInputs, job: ScriptJob) -> tuple[CheckInputs, lis
     if inputs.model is None:
         if job.model is None or inputs.cluster is None or inputs.cluster.capacity is None:
             return inputs, []
-        named, why = _named(job.model.value, online=False), job.hindrance
+        named, why = _named(job.model.value, online=False, sizes=_sizes(job)), job.hindrance
         if not why and isinstance(named, ZeroplanError):
             why = f"{job.model.option} {shown(job.model.value)} is no preset, folder or config.json"
+            why = str(named) if job.target else why
         if why or isinstance(named, ZeroplanError):
             return inputs, [f"{job.model.place}: {why}: whether it fits is not judged (--model says of which)"]
         inputs = inputs._replace(model=named, untrained=named)
@@ -194,7 +196,18 @@ def _with_scripts(inputs: CheckInputs, job: ScriptJob) -> tuple[CheckInputs, lis
         inputs = inputs._replace(options=inputs.options.replace(seq=job.seq.value))
         where = f"{job.seq.place}: " if job.seq.place else ""
         taken.append(f"{where}{job.seq.option}: sequences of {int(job.seq.value):,} tokens")
+    if job.target is not None and inputs.model is not None and inputs.model.target is not None:
+        stated, planned = _sizes(job), inputs.model.sizes
+        other = "" if planned.are(stated) else f", and planned is a model with {planned.line} (--target-seq)"
+        taken.append(f"{job.target.place}: {job.target.option}: {stated.line}{other}")
     return inputs, taken
+
+
+def _sizes(job: ScriptJob) -> InputSizes:
+    """Of a script's inputs beside its sequences."""
+    if job.target is None:
+        return UNSTATED
+    return InputSizes(target=target_beside(int(job.seq.value) if job.seq else None, int(job.target.value)))
 
 
 def _with_named(inputs: CheckInputs, arguments: Arguments) -> tuple[CheckInputs, str]:

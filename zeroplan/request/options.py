@@ -87,6 +87,9 @@ class Options(ForScript):
     image_tokens: int | None = option(
         values.integer("256"), MODEL, "N", "In place of it the tokens of each, which stand for the squarest such image."
     )
+    target_seq: int | None = option(
+        values.integer("128"), MODEL, "TOKENS", "Tokens of a target, of an encoder-decoder (as many as --seq)."
+    )
     freeze: tuple[str, ...] | None = option(
         values.patterns, MODEL, "PATTERN",
         "Parameters that do not train. By their names, as in *embed_tokens*; may be repeated.", repeats=True,
@@ -243,6 +246,7 @@ class Words(TypedDict, total=False):
     images: Number | None
     image_size: str | Sequence[int] | None
     image_tokens: Number | None
+    target_seq: Number | None
     freeze: str | Sequence[str] | None
     train: str | Sequence[str] | None
     lora: Number | None

@@ -26,6 +26,7 @@ from zeroplan.request.trained import model_under_adapter, of_quantized, read_tra
 from zeroplan.request.values import parameters
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.images import NO_IMAGES, Images
+from zeroplan.specs.input_sizes import InputSizes, target_beside
 from zeroplan.specs.job import EngineVersion, Job
 from zeroplan.specs.model import Model, Unplanned
 from zeroplan.specs.scope import Scope, scope
@@ -186,6 +187,11 @@ def read_model(
     return read_trained(options, model, file), assumed
 
 
+def read_input_sizes(options: Options) -> InputSizes:
+    """Those of a sequence's inputs beside its words. Raises `ContradictionError`."""
+    return InputSizes(read_images(options), target_beside(options.seq, options.target_seq))
+
+
 def read_images(options: Options) -> Images | None:
     """The images of each sequence. Raises `ContradictionError` where their number or their size alone is stated."""
     stated = {"--image-size": options.image_size, "--image-tokens": options.image_tokens}
@@ -212,11 +218,12 @@ def read_untrained(options: Options, default_params: str | None) -> tuple[Model,
     if named is not None:
         from zeroplan.catalog.models import model
 
-        return model(named, images=read_images(options)), ()
+        return model(named, sizes=read_input_sizes(options)), ()
     from zeroplan.architectures.infer import infer
 
-    if read_images(options):
-        raise ContradictionError("--images is of a model that takes images; write --model config.json, not --params")
+    if sizes := read_input_sizes(options).options:
+        option = sizes.partition(" ")[0]
+        raise ContradictionError(f"{option} is of a model that takes it; write --model config.json, not --params")
     if options.params is None and default_params is None:
         raise ContradictionError("no model: write --params 7B, or --model llama-3.1-8b, or --model config.json")
     size = options.params or parameters("params", default_params)
@@ -260,14 +267,20 @@ def usual_seq(model: Model) -> int:
 
 def read_seq(stated: int | None, model: Model) -> tuple[int, tuple[str, ...]]:
     """Tokens of a sequence, as stated or as usual, and what was assumed."""
-    seq, positions = stated or usual_seq(model), _positions(model)
+    seq, of_target = stated or usual_seq(model), _beyond(model, "target", model.target or 0)
     if stated is None:
         why = f", all of the model's positions, under the usual {DEFAULT_SEQ}" if seq < DEFAULT_SEQ else ""
-        return seq, (f"sequence {seq}{why} (--seq)",)
-    if positions and seq > positions:
-        stops = ", which it has learned: as it is, its training stops there" if _learns_positions(model) else ""
-        return seq, (f"sequence {seq} is beyond the model's {positions} positions{stops}",)
-    return seq, ()
+        return seq, (f"sequence {seq}{why} (--seq)", *of_target)
+    return seq, (*_beyond(model, "sequence", seq), *of_target)
+
+
+def _beyond(model: Model, what: str, length: int) -> tuple[str, ...]:
+    """A note on a sequence that is longer than the model's positions."""
+    positions = _positions(model)
+    if not positions or length <= positions:
+        return ()
+    stops = ", which it has learned: as it is, its training stops there" if _learns_positions(model) else ""
+    return (f"{what} {length} is beyond the model's {positions} positions{stops}",)
 
 
 def _positions(model: Model) -> int:

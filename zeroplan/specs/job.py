@@ -42,6 +42,11 @@ class Job(NamedTuple):
         return self.strategy.micro_batch * self.workload.seq
 
     @property
+    def label_seq(self) -> int:
+        """Tokens of the sequence that the last layer predicts: of an encoder-decoder its target."""
+        return self.model.target or self.workload.seq
+
+    @property
     def adapter_dtype(self) -> str:
         """Of what peft adds: its own float32 (autocast_adapter_dtype) where deepspeed.zero.Init has built the model,
         which DeepSpeed takes as it is; else it casts them too (runtime/engine.py:_cast_module_mixed_precision).

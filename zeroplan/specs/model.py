@@ -11,6 +11,7 @@ from zeroplan.specs.adapter import LOW_RANK, Adapter, is_added
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import AllocatedActivations, Execution, Timeline
 from zeroplan.specs.images import Images
+from zeroplan.specs.input_sizes import InputSizes
 from zeroplan.specs.quantization import INT8, Quantization
 
 if TYPE_CHECKING:
@@ -293,6 +294,8 @@ class Model(NamedTuple):
     inputs: tuple[ModelInput, ...] = ()
     images: Images | None = None
     """Those of each sequence; None for a model of text alone."""
+    target: int | None = None
+    """Tokens of each target of an encoder-decoder; 0: as many as its source; None: its words are one sequence."""
     micro_batches: tuple[int, ...] = ()
     """Sequences of a micro-batch that its step is known of; empty: any."""
     checkpoints: bool = True
@@ -309,6 +312,11 @@ class Model(NamedTuple):
     def __hash__(self) -> int:
         """By identity: a search looks the same model up thousands of times."""
         return id(self)
+
+    @property
+    def sizes(self) -> InputSizes:
+        """Of a sequence's inputs beside its words."""
+        return InputSizes(self.images, self.target)
 
     @property
     def is_recorded(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from zeroplan.specs.adapter import ALL_LINEAR
+from zeroplan.specs.input_sizes import InputSizes
 from zeroplan.specs.model import Model, Unplanned
 from zeroplan.units import count
 
@@ -34,15 +35,17 @@ class Scope(NamedTuple):
     """Tokens of a sequence in each of several jobs, where they differ."""
     images: str = ""
     """What of images each sequence has, whose words are among its tokens."""
+    targets: str = ""
+    """How long the targets of an encoder-decoder are, beside its sequences."""
 
     @property
     def line(self) -> str:
         training = "full training" if self.trains == EVERY_WEIGHT else f"training of {self.trains}"
         tokens = [f"{length:,}" for length in self.lengths or (self.seq,)]
         every = " or ".join([", ".join(tokens[:-1]), tokens[-1]] if len(tokens) > 1 else tokens)
-        images = f" with {self.images}" if self.images else ""
+        beside = "".join(f" with {each}" for each in (self.images, self.targets) if each)
         return (
-            f"Scope: {training} of {self.model}, {self.loss}, every sequence {every} tokens{images}; no second model, "
+            f"Scope: {training} of {self.model}, {self.loss}, every sequence {every} tokens{beside}; no second model, "
             "generation or evaluation."
         )
 
@@ -67,7 +70,8 @@ def scope(models: Iterable[Model], seq: int, unplanned: tuple[Unplanned, ...] = 
     name += f" ({classes.pop()})" if len(several) == len(classes) == 1 else ""
     trains = " or ".join(dict.fromkeys(map(what_trains, every)))
     images = " or ".join(dict.fromkeys(model.images.line for model in several if model.images))
-    return Scope(name, " or ".join(losses), seq, unplanned, trains, images=images)
+    targets = " or ".join(dict.fromkeys(InputSizes(target=model.target).line for model in several))
+    return Scope(name, " or ".join(losses), seq, unplanned, trains, images=images, targets=targets)
 
 
 def what_trains(model: Model) -> str:

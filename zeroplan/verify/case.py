@@ -95,6 +95,7 @@ def case_of(job: Job, given: dict[str, Any] | None, *, mode: str, activations: b
         "activations": activations,
         "attention": strategy.attention,
         "images": job.model.images,
+        **({"target": job.model.target} if job.model.target else {}),
         "pads": PADS in job.model.assumed and (job.model.is_recorded or strategy.micro_batch > 1),
         "checkpointing": strategy.checkpointing,
         "zero_init": strategy.builds_partitioned,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from zeroplan.specs.images import Images
+from zeroplan.specs.input_sizes import InputSizes
 from zeroplan.specs.model import IDS, OF_SEQUENCES, OF_TOKENS, VALUES
 from zeroplan.verify.dtypes import DTYPES
 from zeroplan.verify.task import SOUND, TYPED, WORD, WORDS, Task
@@ -28,22 +28,26 @@ class Inputs(NamedTuple):
 
 
 def inputs(
-    config: Any, task: Task, images: Images | None, batch: int, seq: int, dtype: str, device: str = "meta"
+    config: Any, task: Task, sizes: InputSizes, batch: int, seq: int, dtype: str, device: str = "meta"
 ) -> Inputs:  # fmt: skip
     """Words are whole numbers (batch, seq) and their own labels, but where a head has others; labels of sequences are
     (batch,). Nothing is padded, and there is no mask of attention. Raises `SpecError` for images that do not fit.
     """
-    if images and images.number:
+    if sizes.images and sizes.images.number:
         from zeroplan.verify.images import inputs_of
 
-        made = Inputs(*inputs_of(config, images, batch, seq, DTYPES[dtype]))
+        made = Inputs(*inputs_of(config, sizes.images, batch, seq, DTYPES[dtype]))
         return made if device == "meta" else with_bytes(made, device)
-    made = of_words(config, task, batch, seq, dtype, device)
+    made = of_words(config, task, batch, seq, dtype, device, target=sizes.target or 0)
     return made if device == "meta" else made._replace(values={})
 
 
-def of_words(config: Any, task: Task, batch: int, seq: int, dtype: str, device: str) -> Inputs:
-    """Words alone, or labels and sound; no word stands for an image."""
+def of_words(
+    config: Any, task: Task, batch: int, seq: int, dtype: str, device: str, *, target: int = 0
+) -> Inputs:  # fmt: skip
+    """Words alone, or labels and sound; no word stands for an image. `target`: tokens of labels that are not the words;
+    0: they are.
+    """
     takes_images = getattr(config, "vision_config", None) is not None
     vocabulary = getattr(config.get_text_config(), "vocab_size", None) or LEAST_WORDS
     least, end = (WORD, WORD + 1) if takes_images else (0, vocabulary)
@@ -52,7 +56,8 @@ def of_words(config: Any, task: Task, batch: int, seq: int, dtype: str, device: 
         return Inputs({SOUND: SOUNDS[config.model_type](config, batch, DTYPES[dtype], device), LABELS: ids})
     if task.labels == IDS:
         typed = {TYPED[config.model_type]: torch.zeros_like(ids)} if config.model_type in TYPED else {}
-        return Inputs({WORDS: ids, LABELS: ids, **typed})
+        labels = torch.randint(0, vocabulary, (batch, target), device=device) if target else ids
+        return Inputs({WORDS: ids, LABELS: labels, **typed})
     of_labels = DTYPES[dtype] if task.labels == VALUES else torch.int64
     shape = (batch, seq) if task.labels == OF_TOKENS else (batch,)
     values = {}

@@ -21,6 +21,7 @@ from torch.utils import checkpoint
 
 from zeroplan.specs.checkpointing import DEEPSPEED, KEPT, Recomputing, recomputing
 from zeroplan.specs.images import Images
+from zeroplan.specs.input_sizes import InputSizes
 from zeroplan.specs.quantization import Quantization
 from zeroplan.verify.dtypes import DTYPES
 from zeroplan.verify.inputs import inputs as given
@@ -213,7 +214,8 @@ def inputs(case: dict[str, Any], device: str, stand_ins: StandIns) -> dict[str, 
     config = config_of(case)
     task = task_of(class_of(config, "case"), config, "case")
     images = Images(*case["images"]) if case.get("images") else None
-    made = given(config, task, images, case["micro_batch"], case["seq"], precision_of(case["ds_config"]), device)
+    sizes = InputSizes(images, case.get("target"))
+    made = given(config, task, sizes, case["micro_batch"], case["seq"], precision_of(case["ds_config"]), device)
     for name, value in made.values.items():
         assert isinstance(stand_ins, ValuedStandIns)
         stand_ins.known(made.tensors[name], value)

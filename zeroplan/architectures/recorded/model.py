@@ -28,6 +28,7 @@ def recorded_model(recording: Recording, *, source: str, name: str = "") -> Mode
         has_sdpa="sdpa" in attentions, architecture=recording.architecture,
         no_flash="" if "flash_attention_2" in attentions else "of which its recording has no program",
         loss=recording.loss, labels=recording.labels, inputs=recording.inputs, images=recording.images,
+        target=recording.target,
         checkpoints=bool(checkpointing_layers(profile.root)), hands_through=profile.root.hands_through,
         micro_batches=batches(recording), attentions=tuple(sorted(attentions)),
         recorded_with=versions, assumed=recording.notes, **of_tree(profile),

@@ -70,3 +70,5 @@ class Recording(NamedTuple):
     """Beside the words and their labels."""
     input_embeddings: tuple[str, ...] = ()
     """Paths of modules whose result asks for a gradient where layers are checkpointed (enable_input_require_grads)."""
+    target: int | None = None
+    """Tokens of each target of an encoder-decoder; 0: as many as its source has."""

@@ -8,7 +8,7 @@ from zeroplan.cli.command import command
 from zeroplan.cli.options import PanelOption, file_names, grouped_options
 from zeroplan.request.options import OPTIONS, Options, Words
 
-TAKEN = ("images", "image_size", "image_tokens", "attention", "precision")
+TAKEN = ("images", "image_size", "image_tokens", "target_seq", "attention", "precision")
 """Options that say what is recorded, or in which ways."""
 
 

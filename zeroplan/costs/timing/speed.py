@@ -6,6 +6,7 @@ How far a predicted step may be off: each term by what its rates rest on.
 from __future__ import annotations
 
 from math import sqrt
+from typing import NamedTuple
 
 from zeroplan.clock import (
     COMMUNICATION,
@@ -86,6 +87,10 @@ def _founded(entry: Term) -> str:
 
 MODEL = "model FLOPs (PaLM): 6·Ψ·T + 12·L·q·s·T, attention over all pairs of tokens, nothing counted twice"
 MODEL_CAUSAL = "model FLOPs, causal: 6·Ψ·T + 6·L·q·s·T, attention over a token and those before it"
+RECORDED = tuple(
+    f"model FLOPs of its recorded operators, which see other tokens than --seq too: {pairs}, nothing counted twice"
+    for pairs in ("attention over all pairs of tokens", "attention over a token and those before it")
+)
 FROZEN = "; of backward's two thirds what runs of the layers, as weights are frozen"
 HARDWARE = "hardware FLOPs: products and causal attention as they run, with what checkpointing runs again"
 
@@ -107,26 +112,42 @@ def utilisation(job: Job, step: StepTime) -> tuple[Utilisation, ...]:
     if not peak:
         return ()
     available = peak * step.total / job.strategy.micro_steps
-    shape, tokens = job.model.shape, job.tokens
-    backward, frozen = backward_share(job), FROZEN * bool(job.model.frozen)
-    linear = timing.parameter_flops(active_parameters(job), tokens) * (1 + backward.products) / (1 + BACKWARD_PRODUCTS)
-    causal = timing.attention_flops(shape.queries, shape.layers, job.workload.seq, tokens)
-    causal *= (1 + BACKWARD_PRODUCTS * backward.layers) / (1 + BACKWARD_PRODUCTS)
+    frozen, recomputed, result = FROZEN * bool(job.model.frozen), recomputed_shares(job), work(job)
+    as_run = _by_operators(job)
+    once, definitions = (as_run, RECORDED) if _has_other_tokens(job) else (_by_parameters(job), (MODEL, MODEL_CAUSAL))
+    again = recomputed.products * result.layers.flops + recomputed.attention * result.attention
     return (
-        Utilisation(MFU, MODEL + frozen, (linear + 2 * causal) / available),
-        Utilisation(MFU_CAUSAL, MODEL_CAUSAL + frozen, (linear + causal) / available),
-        Utilisation(HFU, HARDWARE, _as_run(job) / available),
+        Utilisation(MFU, definitions[0] + frozen, (once.linear + 2 * once.causal) / available),
+        Utilisation(MFU_CAUSAL, definitions[1] + frozen, (once.linear + once.causal) / available),
+        Utilisation(HFU, HARDWARE, (as_run.linear + as_run.causal + again) / available),
     )
 
 
-def _as_run(job: Job) -> float:
-    """FLOP of forward, of backward's products, and of what runs again in layers, not in their kernels."""
-    result, recomputed, backward = work(job), recomputed_shares(job), backward_share(job)
-    return (
-        (1 + backward.products) * result.layers.flops + (1 + backward.head) * result.head.flops
-        + (1 + BACKWARD_PRODUCTS * backward.layers) * result.attention
-        + recomputed.products * result.layers.flops + recomputed.attention * result.attention
-    )  # fmt: skip
+class _Flops(NamedTuple):
+    """Of a micro-step, forward and backward, nothing counted twice."""
+
+    linear: float
+    """Of products with weights."""
+    causal: float
+    """Of attention to a token and those before it."""
+
+
+def _has_other_tokens(job: Job) -> bool:
+    """Layers see other tokens than those of `--seq`: patches of images, frames of sound, a target."""
+    return job.model.is_recorded and bool(job.model.inputs or job.model.target is not None)
+
+
+def _by_parameters(job: Job) -> _Flops:
+    shape, tokens, backward = job.model.shape, job.tokens, backward_share(job)
+    linear = timing.parameter_flops(active_parameters(job), tokens) * (1 + backward.products) / (1 + BACKWARD_PRODUCTS)
+    causal = timing.attention_flops(shape.queries, shape.layers, job.workload.seq, tokens)
+    return _Flops(linear, causal * (1 + BACKWARD_PRODUCTS * backward.layers) / (1 + BACKWARD_PRODUCTS))
+
+
+def _by_operators(job: Job) -> _Flops:
+    result, backward = work(job), backward_share(job)
+    linear = (1 + backward.products) * result.layers.flops + (1 + backward.head) * result.head.flops
+    return _Flops(linear, (1 + BACKWARD_PRODUCTS * backward.layers) * result.attention)
 
 
 def _peak(job: Job) -> float:

@@ -127,10 +127,11 @@ def work(job: Job) -> ForwardWork:
     recorded model products and attention as its operators say.
     """
     shape, tokens, width = job.model.shape, job.tokens, job.strategy.element_bytes
+    labelled = job.strategy.micro_batch * job.label_seq
     multiplied_width = 2 if job.strategy.autocast else width
     result, top = matrices(job.model), max(1, shape.experts_per_token)
     layers = multiplied(result.layers, tokens, top, multiplied_width)
-    head = multiplied(result.head, tokens, top, multiplied_width)
+    head = multiplied(result.head, labelled, top, multiplied_width)
     seen = pairs(job)
     attention, elements = 2.0 * seen * shape.heads * (shape.head_width + shape.value_width), 1.0
     if recorded := recorded_flops(job):
@@ -146,7 +147,7 @@ def work(job: Job) -> ForwardWork:
         attention=attention,
         scores=float(SCORE_BYTES * seen * shape.heads) if job.strategy.attention == "eager" else 0.0,
         elements=elements * tokens * shape.layers * element * width / 2,
-        logits=tokens * shape.vocab,
+        logits=labelled * shape.vocab,
         kernels=layers.number + KERNELS * shape.layers + ADAPTER_KERNELS * beside.adapters + beside.packed,
         adapters=float(ADAPTER_PASSES * DTYPE_BYTES[job.adapter_dtype] * tokens * beside.rows),
         unpacked=beside.unpacked * width / 2 * UNPACKED_BYTES,
@@ -176,7 +177,7 @@ def recorded_flops(job: Job) -> RecordedFlops | None:
         except SpecError:  # not recorded: flash-attention may be alone
             continue
         if both_ways and causal:
-            left_out, seq = both_ways.forward - causal.forward, job.workload.seq
+            left_out, seq = both_ways.forward - causal.forward, job.label_seq
             of_all_pairs = left_out * 2 * seq / (seq - 1) if seq > 1 else 0.0
             return RecordedFlops(both_ways.forward - of_all_pairs, of_all_pairs - left_out)
     return None

@@ -20,7 +20,8 @@ from zeroplan.architectures.recorded.program import Program
 from zeroplan.architectures.recorded.recording import OWN_CODE, Recording
 from zeroplan.errors import SpecError, ZeroplanError, shown
 from zeroplan.specs.images import NO_IMAGES, Images
-from zeroplan.specs.model import OF_SEQUENCES, VALUES, ModelInput, Shape
+from zeroplan.specs.input_sizes import AS_LONG, UNSTATED, InputSizes
+from zeroplan.specs.model import IDS, OF_SEQUENCES, VALUES, ModelInput, Shape
 from zeroplan.verify.dtypes import DTYPES
 from zeroplan.verify.images import KINDS, counted, least_of
 from zeroplan.verify.inputs import LABELS, inputs
@@ -34,7 +35,7 @@ from zeroplan.verify.recording.growth import NotOneProgramError
 from zeroplan.verify.recording.registered import registered
 from zeroplan.verify.recording.remote_code import OPTION, brings, config_class, model_class
 from zeroplan.verify.recording.variants import Recordable, Way, joined, recorded
-from zeroplan.verify.task import WORDS, class_of, task_of
+from zeroplan.verify.task import WORDS, Task, class_of, task_of
 
 WINDOWS = ("sliding_window", "attention_chunk_size", "local_attention")
 CHUNKS = ("chunk_size", "mamba_chunk_size")
@@ -79,7 +80,7 @@ def built(kind: Any, config: Any, dtype: str, attention: str) -> torch.nn.Module
 
 
 def recording(
-    content: Mapping[str, Any], *, name: str, place: str, ways: Sequence[Way] = (), images: Images | None = None,
+    content: Mapping[str, Any], *, name: str, place: str, ways: Sequence[Way] = (), sizes: InputSizes = UNSTATED,
     attention: str | None = None, precision: str | None = None, trusted: Path | None = None,
     watch: Callable[[str], None] = lambda _what: None,
 ) -> Recording:  # fmt: skip
@@ -90,15 +91,17 @@ def recording(
     own = trusted is not None and bool(brings(content))
     kind = model_class(content, trusted, place) if own and trusted else class_of(config, place)
     text = config.get_text_config()
-    check_images(config, images, place)
-    images = counted(config, images) if images and images.number else images
+    check_images(config, sizes.images, place)
     task = task_of(kind, config, place)
+    sizes = sizes_of(config, task, sizes, place)
+    images = sizes.images
     pads = task.labels in (VALUES, OF_SEQUENCES) and text.pad_token_id is None
     if pads:
         text.pad_token_id = 0
     of = Recordable(
-        partial(built, kind, config), partial(inputs, config, task, images), windows(text), chunk(text),
+        partial(built, kind, config), partial(inputs, config, task, sizes), windows(text), chunk(text),
         images=bool(images and images.number), least=least_of(images) if images else 1, stood_in=set(),
+        has_target=bool(sizes.target),
     )  # fmt: skip
     ways = ways or ways_of(kind, attention, precision, place, has_images=of.images)
     try:
@@ -121,6 +124,7 @@ def recording(
         {"torch": torch.__version__, "transformers": transformers.__version__},
         (*([PADS] if pads else []), *notes_on(of.stood_in), *([OWN_CODE] if own else [])),
         images=images, inputs=tuple(beside_words(of)), input_embeddings=input_embeddings(model),
+        target=sizes.target,
     )  # fmt: skip
 
 
@@ -196,12 +200,26 @@ def check_images(config: Any, images: Images | None, place: str) -> None:
         raise SpecError(place, f"{config.model_type} with --images", "a model that takes images")
 
 
+def sizes_of(config: Any, task: Task, stated: InputSizes, place: str) -> InputSizes:
+    """With the tokens that an image takes; a target is as long as its source where nobody says. Raises `SpecError` for
+    the target of what is no encoder-decoder of words.
+    """
+    images, target = stated
+    if config.is_encoder_decoder and task.takes == WORDS and task.labels == IDS:
+        target = target or AS_LONG
+    elif target is not None:
+        raise SpecError(place, f"{config.model_type} with --target-seq", "an encoder-decoder of text; leave it out")
+    return InputSizes(counted(config, images) if images and images.number else images, target)
+
+
 def beside_words(of: Recordable) -> Iterator[ModelInput]:
-    """Inputs that are neither words nor their labels, by what two lengths of sequences tell."""
+    """Inputs that are neither words nor their labels, and labels that are a target of their own, by what two lengths of
+    sequences tell.
+    """
     batch, seq = 2, 4096
     short, long = (of.inputs(batch, length, "fp32").tensors for length in (seq, 2 * seq))
     for name, each in short.items():
-        if name in (WORDS, LABELS):
+        if name == WORDS or (name == LABELS and not of.has_target):
             continue
         per_token, rest = divmod(long[name].numel() - each.numel(), batch * seq)
         assert not rest

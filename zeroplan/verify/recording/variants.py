@@ -57,6 +57,8 @@ class Recordable(NamedTuple):
     images: bool = False
     least: int = 1
     """Tokens of the shortest sequence: images have words in it."""
+    has_target: bool = False
+    """Its labels are a sequence of another length."""
     stood_in: set[str] = set()  # noqa: RUF012 (one for each model: `Recordable` is made with its own)
     """Names of kernels for which stand-ins ran."""
 
