@@ -21,6 +21,8 @@ from zeroplan.verify.stand_ins import PASS, MetaStandIns
 aten = torch.ops.aten
 LARGEST, LARGEST_FLOATS = 400_000_000, 50_000_000
 """Elements up to which values are kept: a mask has one for each pair of tokens, or for each width of each word."""
+LISTED = 1_000_000
+"""Places up to which a mask's are listed: where there are more it is of each width of each word, and nothing reads them."""
 BY_VALUE = frozenset({
     aten.nonzero.default, aten.unique_dim.default, aten._unique2.default, aten.unique_consecutive.default,
     aten.repeat_interleave.Tensor, aten.masked_select.default, aten.bincount.default,
@@ -170,6 +172,10 @@ class ValuedStandIns(MetaStandIns):
             mask = self.value_of(each) if each is not None and each.dtype == torch.bool else None
             if mask is None:
                 result.append(each)
+                continue
+            number, dimensions = int(mask.count_nonzero()), mask.dim()
+            if number > LISTED:
+                result.extend(torch.empty(number, dtype=torch.int64, device="meta") for _ in range(dimensions))
                 continue
             places = mask.nonzero().unbind(1)
             result.extend(self.known(place.contiguous().to("meta"), place) for place in places)

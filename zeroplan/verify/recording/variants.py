@@ -123,7 +123,7 @@ def _in_one_way(of: Recordable, way: Way, done: Sequence[Ran], experiments: Expe
         if shortest is None:
             continue
         with running(way, of):
-            model.alike = None  # beyond a window layers differ that are the same below it
+            model.begin()
             found = in_its_like(model, way, tokens[1], shortest, done) or fresh(model, way, tokens, shortest)
             if runs_otherwise_checkpointed(model, found[0], shortest):
                 told = model.as_checkpointed()
@@ -199,11 +199,19 @@ class Passes:
         self.experiments = experiments
         self.alike: dict[str, Like] | None = None
         self.known: dict[Point, Program] = {}
+        self.multiple = 1
+        """What sequences of one of its batches have to be a multiple of."""
         gc.freeze()  # the libraries' own objects need no collecting after each pass
 
     def as_checkpointed(self) -> Passes:
         """The same model's, whose code is told that layers are checkpointed."""
-        return Passes(self.of, self.dtype, self.model, self.experiments, checkpoints=True)
+        told = Passes(self.of, self.dtype, self.model, self.experiments, checkpoints=True)
+        told.multiple = self.multiple
+        return told
+
+    def begin(self) -> None:
+        """Another range of sequences: beyond a window layers differ that are the same below it."""
+        self.alike, self.multiple = None, 1
 
     def at(self, point: Point) -> Program:
         """What runs of a batch and a sequence."""
@@ -259,8 +267,8 @@ class Grown(NamedTuple):
     """Whether a sequence of so many tokens runs it."""
 
 
-def grown_over(model: Passes, points: Sequence[Point]) -> Grown:
-    """Raises `NotOneProgramError`."""
+def grown_over(model: Passes, points: Sequence[Point], least: int = 1) -> Grown:
+    """`least`: what sequences are a multiple of in any case. Raises `NotOneProgramError`."""
     chunk = model.of.chunk
     program = grown([model.at(point) for point in points], points, chunk)
     batch, shortest = points[0]
@@ -271,7 +279,7 @@ def grown_over(model: Passes, points: Sequence[Point]) -> Grown:
         except SpecError:  # shorter than its images
             return False
 
-    *less, most = multiples(chunk)
+    *less, most = [each for each in multiples(chunk) if each >= least]
     return Grown(program, next((each for each in less if fits(shortest + each)), most), fits)
 
 
@@ -291,7 +299,9 @@ def programs(model: Passes, shortest: int) -> Iterator[tuple[tuple[int, int], Gr
             raise
         few = [batch for batch in BATCHES if batch <= FEWEST or batch * model.of.least <= MOST_WORDS]
         for batch in few:
-            yield (batch, batch), grown_over(model, points([(batch, quarters) for _one, quarters in ONE]))
+            each = grown_over(model, points([(batch, quarters) for _one, quarters in ONE]), model.multiple)
+            model.multiple = each.multiple  # of one batch, and so of larger ones
+            yield (batch, batch), each
     else:
         yield (1, 1), grown_over(model, points(ONE))
 
