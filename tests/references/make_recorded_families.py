@@ -5,8 +5,8 @@ python -m tests.references.make_recorded_families --join FOLDER            FAMIL
 
 Each is recorded with sdpa in 16 bit as on a GPU, models of images with flash-attention too (whose runs make_flash_runs
 makes), and with eager attention in 32 as on a CPU, and run by DeepSpeed at stages 0 to 3 on the meta device
-and, models of words, at stage 0 with real tensors on the CPU: batches and sequences that were not recorded, half of them checkpointed. The runs
-FAMILY.N.json are joined by make_deepspeed_reference --into families_0.19.8.json, the recordings are moved to
+and, models of words, at stage 0 with real tensors on the CPU: batches and sequences that were not recorded, half of them
+checkpointed; models of images once more with a frozen tower. The runs FAMILY.N.json are joined by make_deepspeed_reference --into families_0.19.8.json, the recordings are moved to
 tests/references/families. What a model reads of its images' sizes, and what its modules keep, is left out of the runs.
 A run that differs from its prediction is printed with "DIFFERS". Needs DeepSpeed and transformers.
 
@@ -54,6 +54,11 @@ TEXT = {**SMALL, "model_type": "qwen2"}
 QWEN_VISION = {"depth": 3, "hidden_size": 64, "num_heads": 4, "intermediate_size": 96, "patch_size": 14, "out_hidden_size": 128}
 QWEN_TOKENS = {"image_token_id": 990, "video_token_id": 991, "vision_start_token_id": 992, "vision_end_token_id": 993}
 MROPE = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 1e6}
+GLM_TOKENS = {"image_token_id": 990, "video_token_id": 991, "image_start_token_id": 992, "image_end_token_id": 993,
+              "video_start_token_id": 994, "video_end_token_id": 995}  # fmt: skip
+GLM_VISION = {"depth": 3, "hidden_size": 64, "num_heads": 4, "intermediate_size": 96, "patch_size": 14, "image_size": 112,
+              "out_hidden_size": 128}  # fmt: skip
+GLM_ROPE = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 1e4}
 OF_IMAGES = {
     "internvl": ({"text_config": TEXT, "image_token_id": 990, "image_seq_length": 16,
                   "vision_config": {**VISION, "image_size": [112, 112], "patch_size": [14, 14]}}, Images(1, 112, 112)),
@@ -90,6 +95,35 @@ OF_IMAGES = {
     "mistral3": ({"text_config": {**SMALL, "model_type": "mistral", "sliding_window": None}, "image_token_index": 990,
                   "vision_config": {**VISION, "head_dim": 16, "patch_size": 14, "image_size": 224},
                   "spatial_merge_size": 2}, Images(1, 56, 112)),
+    "glm4v": ({"text_config": {**SMALL, "rope_parameters": GLM_ROPE}, **GLM_TOKENS, "vision_config": GLM_VISION}, Images(2, 56, 84)),
+    "glm4v_moe": ({"text_config": {**SMALL, **EXPERTS, "rope_parameters": {**GLM_ROPE, "mrope_section": [1, 1, 2], "partial_rotary_factor": 0.5}},
+                   **GLM_TOKENS, "vision_config": GLM_VISION}, Images(1, 56, 84)),
+    "exaone4_5": ({"text_config": {**SMALL, "model_type": "exaone4", "sliding_window": 4096, "sliding_window_pattern": 4}, "image_token_id": 990,
+                   "video_token_id": 991, "vision_config": {**QWEN_VISION, "num_key_value_heads": 2, "fullatt_block_indexes": [1],
+                                                            "window_size": 56}}, Images(1, 56, 84)),
+    "kimi_k25": ({"text_config": {**SMALL, **EXPERTS, **LATENT, "num_key_value_heads": 8, "model_type": "deepseek_v3", "head_dim": 16,
+                                  "first_k_dense_replace": 1, "pad_token_id": 0}, **QWEN_TOKENS,
+                  "vision_config": {**VISION, "patch_size": 14, "pos_emb_height": 8, "pos_emb_width": 8}, "projection_hidden_size": 64}, Images(1, 56, 84)),
+    "paddleocr_vl": ({"text_config": {**SMALL, "rope_parameters": MROPE}, **QWEN_TOKENS,
+                      "vision_config": {**VISION, "patch_size": 14, "image_size": 112}}, Images(1, 56, 84)),
+    "mistral_large4": ({"text_config": {**SMALL, **EXPERTS, **LATENT, "num_key_value_heads": 8}, "image_token_index": 990,
+                        "vision_config": {**VISION, "head_dim": 16, "patch_size": 14, "image_size": 224}}, Images(1, 56, 112)),
+    "minimax_m3_vl": ({"text_config": {**SMALL, **EXPERTS}, "image_token_index": 990, "video_token_index": 991,
+                       "vision_config": {**VISION, "patch_size": 14, "image_size": 112}}, Images(1, 56, 84)),
+    "smolvlm": ({"text_config": {**SMALL, "model_type": "llama", "pad_token_id": 0}, "image_token_id": 990, "scale_factor": 2,
+                 "pad_token_id": 0, "vision_config": {**VISION, "image_size": 56, "patch_size": 14}}, Images(1, 112, 56)),
+    "idefics3": ({"text_config": {**SMALL, "model_type": "llama", "pad_token_id": 0}, "image_token_id": 990, "scale_factor": 2,
+                  "pad_token_id": 0, "vision_config": {**VISION, "image_size": 56, "patch_size": 14}}, Images(2, 56, 56)),
+    "llava_onevision": ({"text_config": TEXT, "image_token_index": 990, "video_token_index": 991,
+                         "vision_config": {**VISION, "image_size": 56, "patch_size": 14},
+                         "image_grid_pinpoints": [[56, 112], [112, 56], [112, 112]]}, Images(1, 100, 80)),
+    "lfm2_vl": ({"text_config": {**SMALL, "model_type": "lfm2", "block_auto_adjust_ff_dim": False,
+                                 "layer_types": ["conv", "full_attention"] * 2}, "image_token_id": 990,
+                 "projector_hidden_size": 96, "vision_config": {**VISION, "patch_size": 16, "num_patches": 64}}, Images(1, 64, 96)),
+    "mllama": ({"text_config": {**SMALL, "cross_attention_layers": [1, 3], "pad_token_id": 0}, "image_token_index": 1000,
+                "vision_config": {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_global_layers": 1,
+                                  "attention_heads": 4, "image_size": 56, "patch_size": 14, "max_num_tiles": 4,
+                                  "vision_output_dim": 128, "intermediate_layers_indices": [1]}}, Images(1, 56, 112)),
 }  # fmt: skip
 """What config.json says, and images that it takes."""
 OF_WORDS = """
@@ -172,6 +206,11 @@ def drawn(family, known, path):
         )  # fmt: skip
         job = read_request(options, default_params="7B", default_gpus=8).job()
         yield case_of(as_measured(job, real=real), None, mode="real" if real else "meta", activations=True), job, real
+    if family in OF_IMAGES:
+        tower = "*visual*" if any(".visual." in each.name for each in job.model.tensors) else "*vision*"
+        options = options.replace(stage="3", gpus="8", checkpointing="full", freeze=[tower])
+        job = read_request(options, default_params="7B", default_gpus=8).job()
+        yield case_of(as_measured(job, real=False), None, mode="meta", activations=True), job, False
 
 
 def main(folder, *families):

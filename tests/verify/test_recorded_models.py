@@ -16,6 +16,7 @@ from random import Random
 
 import pytest
 
+from tests.conftest import REFERENCES
 from tests.references.activation_draws import DTYPES, EAGER_ONLY, FAMILIES, drawn_config
 from zeroplan.architectures.heads import head_of
 from zeroplan.architectures.model import model_of
@@ -32,8 +33,9 @@ from zeroplan.specs.model import TimelineRequest
 torch = pytest.importorskip("torch", reason="needs torch (zeroplan[verify])")
 transformers = pytest.importorskip("transformers", reason="needs transformers (zeroplan[verify])")
 
+from tests.references.make_recorded_families import content  # noqa: E402
 from tests.verify.test_recordings import Bytes  # noqa: E402
-from zeroplan.verify.images import counted  # noqa: E402
+from zeroplan.verify.images import KINDS, counted  # noqa: E402
 from zeroplan.verify.inputs import inputs  # noqa: E402
 from zeroplan.verify.kernels import as_on_cuda  # noqa: E402
 from zeroplan.verify.recording import variants  # noqa: E402
@@ -113,6 +115,7 @@ UNDESCRIBED["gemma4 with shared keys"] = {
                     "hidden_size_per_layer_input": 32, "vocab_size_per_layer_input": 300, "use_double_wide_mlp": True,
                     "layer_types": [*["sliding_attention"] * 2, "full_attention"] * 3},
 }  # fmt: skip
+PROCESSED = json.loads((REFERENCES / "image_inputs.json").read_text())
 IMAGES = {"internvl": Images(1, 112, 112), "qwen2_5_vl": Images(1, 56, 84), "llava_next": Images(1, 100, 80),
           "gemma4": Images(1, 48, 96), "qwen2_vl": Images(1, 56, 84), "gemma3 on text": NO_IMAGES,
           "gemma4 on text": NO_IMAGES, "gemma4 with shared keys": NO_IMAGES}  # fmt: skip
@@ -193,7 +196,7 @@ def torchs(family, batch, seq, *, checkpoints, every=1, reentrant=False, frozen=
         model.activation_checkpointing_enable({"use_reentrant": reentrant}, every_n_layers=every)
     for at, parameter in enumerate(model.parameters()):
         parameter.requires_grad_(at not in frozen and parameter.requires_grad)
-    given = inputs(config, task_of(kind, config, "case"), IMAGES.get(family), batch, seq, "bf16")
+    given = inputs(config, task_of(kind, config, "case"), InputSizes(IMAGES.get(family)), batch, seq, "bf16")
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.register_post_accumulate_grad_hook(drop)
@@ -454,6 +457,17 @@ def test_images_have_to_be_said_and_to_fit():
         recording(content, name="case", place="case", ways=SDPA, sizes=InputSizes(Images(1, 56, 56)))
     with pytest.raises(SpecError, match="a model that takes images"):
         recording({"model_type": "qwen3", **DESCRIBED["qwen3"]}, name="case", place="case", ways=SDPA, sizes=InputSizes(Images(1, 56, 56)))
+
+
+@pytest.mark.parametrize("row", PROCESSED["made"], ids=lambda row: row["family"])
+def test_inputs_of_images_are_those_of_the_processor(row):
+    """transformers' own image processors, of the same sizes (make_image_inputs)."""
+    family, number = row["family"], PROCESSED["sequences"]
+    given = KINDS[family](config_of(content(family), family), Images(*row["images"]), number, torch.float32)
+    for name, tensor in {**given.pixels, **given.values}.items():
+        made = row["inputs"][name]
+        assert (list(tensor.shape), str(tensor.dtype)) == (made["shape"], f"torch.{made['dtype']}"), name
+        assert name not in given.values or "values" not in made or tensor.tolist() == made["values"], name
 
 
 HAS_DEEPSPEED = importlib.util.find_spec("deepspeed") is not None

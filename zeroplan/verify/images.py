@@ -17,6 +17,8 @@ from zeroplan.verify.task import TYPED, WORD
 
 SOFT_TOKENS, USUAL_SOFT_TOKENS = (70, 140, 280, 560, 1120), 280
 """Tokens of a Gemma 4 image: at most, by the processor's setting; and as it is set (image_processing_gemma4.py)."""
+LFM2_TOKENS = 256
+"""Of an LFM2-VL image that is not cut into tiles (image_processing_lfm2_vl.py: max_image_tokens)."""
 
 
 class Given(NamedTuple):
@@ -24,8 +26,10 @@ class Given(NamedTuple):
 
     pixels: dict[str, torch.Tensor]
     values: dict[str, torch.Tensor]
-    """Whole numbers that are read."""
+    """Of those that are read: sizes, places, and pixels that are compared."""
     words: int
+    of_words: dict[str, tuple[int, ...]] = {}  # noqa: RUF012 (a tuple's default, never changed)
+    """Sizes of whole numbers (batch, sequence, ...) that each word has of each image."""
 
 
 def meta(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
@@ -35,15 +39,30 @@ def meta(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
 def patched(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Given:
     """Qwen's: all patches of a batch in rows, and a grid for each image."""
     vision = config.vision_config
-    patch, merged = vision.patch_size, vision.spatial_merge_size
-    check_multiple(images, UNITS[patched](config))
+    patch, unit = vision.patch_size, merged_patches(config)
+    check_multiple(images, unit)
     rows, columns = images.height // patch, images.width // patch
     number = batch * images.number
-    channels = getattr(vision, "in_channels", None) or getattr(vision, "in_chans", 3)
-    pixels = meta(number * rows * columns, channels * vision.temporal_patch_size * patch * patch, dtype=dtype)
+    channels = int(getattr(vision, "in_channels", 0) or getattr(vision, "in_chans", 3))
+    frames = getattr(vision, "temporal_patch_size", 1)
+    pixels = meta(number * rows * columns, channels * frames * patch * patch, dtype=dtype)
     with _disable_current_modes():
         grid = torch.tensor([[1, rows, columns]] * number, device="cpu")
-    return Given({"pixel_values": pixels}, {"image_grid_thw": grid}, rows * columns // merged**2)
+    return Given({"pixel_values": pixels}, {"image_grid_thw": grid}, rows * columns // (unit // patch) ** 2)
+
+
+def patched_squares(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Given:
+    """Kimi's and PaddleOCR's: the same with each patch as a square."""
+    made, patch = patched(config, images, batch, dtype), config.vision_config.patch_size
+    pixels = meta(len(made.pixels["pixel_values"]), 3, patch, patch, dtype=dtype)
+    return made._replace(pixels={"pixel_values": pixels})
+
+
+def merged_patches(config: Any) -> int:
+    """Pixels of the side of what patches are merged to."""
+    vision = config.vision_config
+    merged = getattr(vision, "spatial_merge_size", None) or vision.merge_kernel_size[0]
+    return int(vision.patch_size * merged)
 
 
 def whole(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Given:
@@ -105,12 +124,95 @@ def tiled(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Given:
     return Given({"pixel_values": meta(batch * images.number * tiles, 3, size, size, dtype=dtype)}, {}, tiles * words)
 
 
+def split(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Given:
+    """Idefics 3's and SmolVLM's: squares of one size, where there are several the whole image as one more, and a mask
+    of their pixels. Which squares are padding is read from the pixels: none is.
+    """
+    vision = config.vision_config
+    size = vision.image_size
+    check_multiple(images, size)
+    squares = images.height // size * (images.width // size)
+    squares += squares > 1
+    words = squares * (size // vision.patch_size // config.scale_factor) ** 2
+    shape = batch, images.number * squares
+    with _disable_current_modes():
+        pixels = torch.ones((), dtype=dtype, device="cpu").expand(*shape, 3, size, size)
+        mask = torch.ones((), dtype=torch.int64, device="cpu").expand(*shape, size, size)
+    return Given({}, {"pixel_values": pixels, "pixel_attention_mask": mask}, words)
+
+
+def filled_up(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Given:
+    """LFM2-VL's: patches of an image that is not cut into tiles, in rows that are filled up to those of the largest."""
+    patch, factor, number = config.vision_config.patch_size, config.downsample_factor, batch * images.number
+    check_multiple(images, UNITS[filled_up](config))
+    rows, columns = images.height // patch, images.width // patch
+    words, most = rows * columns // factor**2, LFM2_TOKENS * factor**2
+    if words > LFM2_TOKENS:
+        found = f"{images.height}x{images.width}, which is {words:,} tokens"
+        raise SpecError("--image-size", found, f"at most {LFM2_TOKENS}: larger images are cut into tiles")
+    with _disable_current_modes():
+        shapes = torch.tensor([[rows, columns]] * number, device="cpu")
+        mask = (torch.arange(most, device="cpu") < rows * columns).int().repeat(number, 1)
+    pixels = meta(number, most, 3 * patch**2, dtype=dtype)
+    return Given({"pixel_values": pixels}, {"spatial_shapes": shapes, "pixel_attention_mask": mask}, words)
+
+
+def crossed(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Given:
+    """Llama 3.2's: as many squares for each image whatever its size, and one word; layers of the text look at them."""
+    vision = config.vision_config
+    size, tiles = vision.image_size, vision.max_num_tiles
+    check_multiple(images, size)
+    known = [tuple(each) for each in vision.supported_aspect_ratios]
+    if (images.height // size, images.width // size) not in known:
+        expected = ", ".join(f"{rows * size}x{columns * size}" for rows, columns in known)
+        raise SpecError("--image-size", f"{images.height}x{images.width}", f"one of {expected}")
+    number = batch, images.number
+    pixels = {
+        "pixel_values": meta(*number, tiles, 3, size, size, dtype=dtype),
+        "aspect_ratio_ids": meta(*number, dtype=torch.int64),
+        "aspect_ratio_mask": meta(*number, tiles, dtype=torch.int64),
+    }
+    return Given(pixels, {}, 1, {"cross_attention_mask": (images.number, tiles)})
+
+
 def unpadded(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Given:
     """LLaVA-NeXT's: the whole image, and squares of the nearest resolution, of which what is padding has no word
     (processing_llava_next.py, _get_number_of_features).
     """
+    height, width, squares = unpadded_features(config, images)
     size, number = config.vision_config.image_size, batch * images.number
-    stated, side = (images.height, images.width), size // config.vision_config.patch_size
+    with _disable_current_modes():
+        sizes = torch.tensor([(images.height, images.width)] * number, device="cpu")
+    pixels = meta(number, squares, 3, size, size, dtype=dtype)
+    side = size // config.vision_config.patch_size
+    return Given({"pixel_values": pixels}, {"image_sizes": sizes}, side * side + height * width + height)
+
+
+def unpadded_once(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Given:
+    """LLaVA-OneVision's: the same, with fewer features where there are more than of its largest grid; of a sequence
+    with several images each is whole (processing_llava_onevision.py, _get_unpadded_features).
+    """
+    side = config.vision_config.image_size // config.vision_config.patch_size
+    height, width, squares = unpadded_features(config, images)
+    most = int(config.vision_aspect_ratio.removeprefix("anyres_max_"))
+    ratio = math.sqrt(height * width / (most * side**2))
+    if ratio > 1.1:
+        height, width = int(height // ratio), int(width // ratio)
+    made = unpadded(config, images, batch, dtype)
+    words = side * side + height * width + height
+    if images.number > 1:
+        squares, words = 1, side * side + 1
+    pixels = made.pixels["pixel_values"]
+    with _disable_current_modes():
+        each = torch.full((batch,), images.number, device="cpu")
+    values = {**made.values, "batch_num_images": each}
+    return Given({"pixel_values": meta(len(pixels), squares, *pixels.shape[2:], dtype=dtype)}, values, words)
+
+
+def unpadded_features(config: Any, images: Images) -> tuple[int, int, int]:
+    """Rows and columns of features of an image that has no padding, and the squares that it is cut into."""
+    size, stated = config.vision_config.image_size, (images.height, images.width)
+    side = size // config.vision_config.patch_size
     squares = image_size_to_num_patches(list(stated), config.image_grid_pinpoints, size)
     best = select_best_resolution(list(stated), config.image_grid_pinpoints)
     height, width = (side * (each // size) for each in best)
@@ -118,10 +220,7 @@ def unpadded(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Giv
         height -= (height - int(round(images.height * (width / images.width), 7))) // 2 * 2
     else:
         width -= (width - int(round(images.width * (height / images.height), 7))) // 2 * 2
-    with _disable_current_modes():
-        sizes = torch.tensor([stated] * number, device="cpu")
-    pixels = meta(number, squares, 3, size, size, dtype=dtype)
-    return Given({"pixel_values": pixels}, {"image_sizes": sizes}, side * side + height * width + height)
+    return height, width, squares
 
 
 def check_multiple(images: Images, unit: int) -> None:
@@ -132,19 +231,27 @@ def check_multiple(images: Images, unit: int) -> None:
 
 KINDS: dict[str, Callable[[Any, Images, int, torch.dtype], Given]] = {
     **dict.fromkeys(
-        ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"), patched
+        ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "glm4v", "glm4v_moe", "glm46v",
+         "glm_ocr", "exaone4_5", "minimax_m3_vl"), patched
     ),
     **dict.fromkeys(("gemma3", "llava", "internvl", "paligemma", "aya_vision", "got_ocr2", "vipllava"), whole),
-    "mistral3": any_size, "gemma4": placed, "llama4": tiled, "llava_next": unpadded,
+    **dict.fromkeys(("kimi_k25", "paddleocr_vl"), patched_squares),
+    **dict.fromkeys(("mistral3", "mistral_large4"), any_size),
+    **dict.fromkeys(("idefics3", "smolvlm"), split),
+    "gemma4": placed, "llama4": tiled, "lfm2_vl": filled_up, "mllama": crossed, "llava_next": unpadded,
+    "llava_onevision": unpadded_once,
 }  # fmt: skip
 UNITS: dict[Callable[[Any, Images, int, torch.dtype], Given], Callable[[Any], int]] = {
-    patched: lambda config: config.vision_config.patch_size * config.vision_config.spatial_merge_size,
+    patched: merged_patches, patched_squares: merged_patches,
     any_size: lambda config: config.vision_config.patch_size * config.spatial_merge_size,
     placed: lambda config: config.vision_config.patch_size * config.vision_config.pooling_kernel_size,
+    filled_up: lambda config: config.vision_config.patch_size * config.downsample_factor,
 }
 """Pixels of a token's side, where an image of any size may come."""
 TYPE = "mm_token_type_ids"
 """How the input is called that says which words are an image's, where no other name is known."""
+UNTYPED = ("exaone4_5", "idefics3", "kimi_k25", "mistral_large4", "lfm2_vl", "llava_onevision", "mllama", "smolvlm")
+"""Of whose processors none comes."""
 
 
 def counted(config: Any, images: Images) -> Images:
@@ -188,7 +295,8 @@ def inputs_of(
     row = ([WORD] + [word] * given.words) * images.number
     with _disable_current_modes():  # values are nobody's memory
         ids = torch.tensor([row + [WORD] * (seq - len(row))] * batch, device="cpu")
-        typed = {TYPED.get(config.model_type, TYPE): (ids == word).long()}
+        typed = {} if config.model_type in UNTYPED else {TYPED.get(config.model_type, TYPE): (ids == word).long()}
     values = {"input_ids": ids, **typed, **given.values}
     on_meta = {name: torch.empty_like(each, device="meta") for name, each in values.items()}
-    return {**on_meta, **given.pixels, "labels": on_meta["input_ids"]}, values
+    seen = {name: meta(batch, seq, *sizes, dtype=torch.int64) for name, sizes in given.of_words.items()}
+    return {**on_meta, **given.pixels, **seen, "labels": on_meta["input_ids"]}, values

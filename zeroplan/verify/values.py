@@ -22,7 +22,7 @@ aten = torch.ops.aten
 LARGEST, LARGEST_FLOATS = 400_000_000, 50_000_000
 """Elements up to which values are kept: a mask has one for each pair of tokens, or for each width of each word."""
 LISTED = 1_000_000
-"""Places up to which a mask's are listed: where there are more it is of each width of each word, and nothing reads them."""
+"""Places up to which those of a mask are listed: more are of each width of each word, and nothing reads them."""
 BY_VALUE = frozenset({
     aten.nonzero.default, aten.unique_dim.default, aten._unique2.default, aten.unique_consecutive.default,
     aten.repeat_interleave.Tensor, aten.masked_select.default, aten.bincount.default,

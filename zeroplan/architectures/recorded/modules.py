@@ -25,7 +25,7 @@ from zeroplan.architectures.module import (
 from zeroplan.architectures.recorded.flow import CallFlow, ProgramFlow, all_needed
 from zeroplan.architectures.recorded.program import INPUT, READS, Call, Keeps, Operator, Program
 from zeroplan.architectures.recorded.program import LINEAR as LINEAR_FUNCTION
-from zeroplan.architectures.recorded.replay import Sizes, replay
+from zeroplan.architectures.recorded.replay import Sizes, input_of_model, replay
 from zeroplan.autograd.checkpoint import checkpoint
 from zeroplan.autograd.graph import requires_grad
 from zeroplan.autograd.log import RECOMPUTING
@@ -167,7 +167,7 @@ def replay_module(module: Any, run: Any, inputs: Sequence[Tensor]) -> tuple[Tens
             )  # fmt: skip
             result: Sequence[Tensor] = below(run, *inputs)
             return result
-        made = below(run, *(inputs or (run.ids(),)))
+        made = below(run, *(inputs or (_input_of_model(below, call.program, module.sizes),)))
         return [made] * len(call.outputs)
 
     def keep(step: Keeps, tensors: Sequence[Tensor]) -> None:
@@ -191,6 +191,12 @@ def replay_module(module: Any, run: Any, inputs: Sequence[Tensor]) -> tuple[Tens
     puts = run.mapped.get(id(module), {}) if run.phase == RECOMPUTING else {}
     mapped = {module.program.outputs[at]: partial(put, inputs) for at, put in puts.items()}
     return replay(module.program, inputs, module.sizes, named, call, keep, mapped)
+
+
+def _input_of_model(module: Module, program: Program, sizes: Sizes) -> Tensor:
+    operator = next(step for step in program.steps if isinstance(step, Operator) and step.results)
+    columns = module.parameters["weight"].shape[1:] if isinstance(module, Linear) else ()
+    return input_of_model(operator, sizes, *columns)
 
 
 def _put(holder: Callable[[], KeptTensors | None], place: int, inputs: Sequence[Tensor], tensor: Tensor) -> None:

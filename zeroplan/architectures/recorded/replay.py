@@ -34,8 +34,11 @@ from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.products import linear
 from zeroplan.autograd.strides import contiguous_strides
 from zeroplan.autograd.tensor import Storage, Tensor
+from zeroplan.autograd.tensor import given as tensor_given
 from zeroplan.autograd.views import reshape_plain
 
+WHOLE_NUMBER = 8
+"""Bytes of an int64."""
 NamedTensors = Callable[[str], Tensor]
 """Parameters and buffers of a run."""
 
@@ -108,7 +111,7 @@ def run_operator(step: Operator, tensors: dict[int, Tensor], sizes: Sizes, named
             requires_grad(given[0])
         return
     if step.name == LINEAR:
-        tensors[step.results[0].number] = linear(*given)
+        tensors[step.results[0].number] = _linear(step, given, sizes)
         return
     if step.name.startswith(FLASH_FUNCTION):
         q, k, v, *starts = given
@@ -169,6 +172,17 @@ def _given(ref: Ref, tensors: dict[int, Tensor], sizes: Sizes, named: NamedTenso
     if isinstance(ref, int):
         return tensors[ref]
     return named(ref) if ref is not None else Tensor(None, (), (), 1, sizes.memory)
+
+
+def _linear(step: Operator, given: list[Tensor], sizes: Sizes) -> Tensor:
+    x, weight, *bias = given
+    return linear(x if step.inputs[0] is not None else input_of_model(step, sizes, weight.shape[1]), weight, *bias)
+
+
+def input_of_model(step: Operator, sizes: Sizes, *columns: int) -> Tensor:
+    """What a linear function (of `columns`) or an embedding is given that no program has: pixels, or whole numbers."""
+    result = sizes.tensor(step.results[0].layout, None)
+    return tensor_given(sizes.memory, (*result.shape[:-1], *columns), result.width if columns else WHOLE_NUMBER)
 
 
 def _made(result: Result, given: Sequence[Tensor], sizes: Sizes) -> Tensor:
