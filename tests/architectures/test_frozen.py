@@ -35,7 +35,7 @@ def expanded(model, request, trains):
     root = timelines.root
     order = model.profile.execution(eager=request.eager, recomputing=request.recomputing, frozen=request.frozen)
     layers = representatives(root, request.recomputing, trains=trains)
-    return ExpandedTrace(Structure(root, order, layers), run_trace(root, run_of(request, root), trains)), layers
+    return ExpandedTrace(Structure(root, order, layers), run_trace(root, run_of(request, root), layers)), layers
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])

@@ -58,17 +58,29 @@ def representatives(
 
     What identical layers share (cosines, a mask) goes with the first of them in backward. Where a layer also returns
     its weights, what it leaves depends on whether the one before keeps its own: each runs for itself then, where
-    DeepSpeed treats inputs by their place, where some layers are checkpointed and not all trains, and of several chains
-    where less than every other layer is.
+    DeepSpeed treats inputs by their place, and where some layers are checkpointed and not all trains.
     """
     layers = checkpointing_layers(root)
     if _each_by_itself(root, recomputing) or (trains and recomputing.every > 1):
-        return [(id(layer), id(layer)) for layer in layers]
+        return themselves(root)
     run_for: dict[Hashable, int] = {}
     for layer, role in zip(layers, layer_roles(root, ran or recomputing, trains), strict=True):
         run_for.setdefault(role, id(layer))
     roles = layer_roles(root, recomputing, trains)
     return [(id(layer), run_for[role]) for layer, role in zip(layers, roles, strict=True)]
+
+
+def themselves(root: Module) -> list[tuple[int, int]]:
+    """Each layer as its own representative."""
+    return [(id(layer), id(layer)) for layer in checkpointing_layers(root)]
+
+
+def of_each_kind(root: Module, recomputing: Recomputing, trains: tuple[Hashable, ...] = ()) -> list[tuple[int, int]]:
+    """As `representatives`, where bytes are told apart by what keeps them. Of several chains of which less than every
+    other layer is checkpointed, a representative's bytes are those of the others, and not by their kind.
+    """
+    several = recomputing.every > EVERY_OTHER and len(chains_of(root)) > 1
+    return themselves(root) if several else representatives(root, recomputing, trains=trains)
 
 
 SHARED, EVERY_OTHER = (2, 3), 2
@@ -86,8 +98,7 @@ def ran_as(root: Module, recomputing: Recomputing) -> Recomputing:
 
 def _each_by_itself(root: Module, recomputing: Recomputing) -> bool:
     by_weights = recomputing.every > 1 and any(layer.gives_weights for layer in checkpointing_layers(root))
-    in_several = recomputing.every > EVERY_OTHER and len(chains_of(root)) > 1
-    return recomputing.inputs.by_place or by_weights or in_several
+    return recomputing.inputs.by_place or by_weights
 
 
 FIRST, LATER, LAST = range(3)

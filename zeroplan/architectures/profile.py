@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from zeroplan.architectures.allocated import allocated_at, places
 from zeroplan.architectures.execution import EVERY_LAYER, attention_orders, execution
 from zeroplan.architectures.gradient_flow import layers_that_train
-from zeroplan.architectures.identical_layers import places_of_layers, ran_as, representatives
+from zeroplan.architectures.identical_layers import of_each_kind, places_of_layers, ran_as, representatives
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.structure import Structure
@@ -254,12 +254,14 @@ class TracedProfile(TreeProfile):
 
     def _by_itself(self, request: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
         """Its own layers ran: what one keeps, and for whom, depends on the next one."""
-        if request.frozen or ran_as(self.root, request.recomputing) == request.recomputing:
+        trains = layers_that_train(self.root, request)
+        layers = of_each_kind(self.root, request.recomputing, trains)
+        own = self._ran_as(request.recomputing, trains) == request.recomputing
+        if own and layers == self.layers(request):
             return self.expanded(request, leaves)
-        layers = representatives(self.root, request.recomputing)
         return ExpandedTrace(
             Structure(self.root, self.executions(leaves, *_how(request)), layers),
-            run_trace(self.root, run_of(request, self.root)),
+            run_trace(self.root, run_of(request, self.root), layers),
         )
 
     def _named(self, request: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
@@ -269,9 +271,9 @@ class TracedProfile(TreeProfile):
         root, _sizes = self.names()
         order = self.executions(leaves, *_how(request))
         trains = layers_that_train(root, request)
-        layers = representatives(root, request.recomputing, trains=trains)
+        layers = of_each_kind(root, request.recomputing, trains)
         run = run_of(with_named_batch(request), root)
-        return ExpandedTrace(Structure(root, order, layers), run_trace(root, run, trains))
+        return ExpandedTrace(Structure(root, order, layers), run_trace(root, run, layers))
 
     def _structure(self, leaves: LeafModules, trains: tuple[Hashable, ...], *how: Any) -> Structure:
         *_attention, recomputing, _frozen = how
@@ -317,7 +319,9 @@ class TracedProfile(TreeProfile):
         return batch_scaled(self._run(request))
 
     def _run(self, request: TimelineRequest) -> Trace:
-        return run_trace(self.root, run_of(request, self.root), layers_that_train(self.root, request))
+        trains = layers_that_train(self.root, request)
+        layers = representatives(self.root, request.recomputing, trains=trains)
+        return run_trace(self.root, run_of(request, self.root), layers)
 
 
 def _how(request: TimelineRequest) -> tuple[bool, bool, str, Recomputing, frozenset[int]]:

@@ -5,7 +5,7 @@ depend on how many layers there are, only what the others before it keep.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -92,9 +92,9 @@ def run_step(root: Module, run: ForwardRun) -> dict[str, int]:
     return {"saved": saved, "forward_peak": peak, "backward_peak": run.max_allocated}
 
 
-def run_trace(root: Module, run: ForwardRun, trains: tuple[Hashable, ...] = ()) -> Trace:
-    """Run forward and backward once; `trains`: as `representatives` has it."""
-    layers = representatives(root, run.recomputing, trains=trains)
+def run_trace(root: Module, run: ForwardRun, layers: list[tuple[int, int]] | None = None) -> Trace:
+    """Run forward and backward once; `layers`: as `representatives` has them, where all trains left out."""
+    layers = representatives(root, run.recomputing) if layers is None else layers
     checkpoint_layers(root, run)
     ran = {chosen for _layer, chosen in layers}
     run.passed_over = frozenset(layer for layer, _chosen in layers) - ran

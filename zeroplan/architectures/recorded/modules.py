@@ -231,7 +231,7 @@ def assemble(record: ModuleRecord, program: Program, input_embeddings: tuple[str
     flow = ProgramFlow().calls(program)[of_inner]
     for _path, module in root.named_modules():
         vars(module).update(called=False, root=root)
-    _describe(root, inner, flow)
+    _describe(root, inner, flow, {})
     loss, *kept = (inner.outputs.index(number) for number in program.outputs)
     vars(root).update(program=inner.program, takes_gradient=False, loss=loss, kept=tuple(kept))
     number_layers(root, inner.program)
@@ -332,13 +332,31 @@ def _module(
     return module
 
 
-def _describe(module: Module, call: Call, flow: CallFlow) -> None:
-    """What a walk reads of a module, by its call."""
+class _OfProgram(NamedTuple):
+    """What follows from a program, whichever of identical modules runs it."""
+
+    takes: tuple[str, ...]
+    """Names of parameters elsewhere that it takes and no operator reads."""
+    calls_linear: bool
+    saves_views: bool
+
+
+def _of_program(program: Program, known: dict[int, _OfProgram]) -> _OfProgram:
+    """`known`: by the identity of programs."""
+    if id(program) not in known:
+        calls_linear = any(map(_is_linear_with_bias, program.steps))
+        known[id(program)] = _OfProgram(tuple(_taken(program)), calls_linear, _saves_views(program))
+    return known[id(program)]
+
+
+def _describe(module: Module, call: Call, flow: CallFlow, known: dict[int, _OfProgram]) -> None:
+    """What a walk reads of a module, by its call; `known`: of programs by their identity."""
+    of_program = _of_program(call.program, known)
     order = list(_order(module, call.program, flow.idle))
     distant = [name for name in dict.fromkeys(order) if "." in name or name.startswith("/")]
     read = {name: parameter for name in distant if (parameter := named_parameter(module, name)) is not None}
     parameters = {SAVES, *module.parameters, *read}
-    taken = [named_parameter(module, name) for name in _taken(call.program)]
+    taken = [named_parameter(module, name) for name in of_program.takes]
     borrowed = [each for each in dict.fromkeys((*taken, *read.values())) if each is not None]
     modules = [at for at, name in enumerate(order) if name not in parameters]
     last = max(modules, default=-1)
@@ -348,14 +366,13 @@ def _describe(module: Module, call: Call, flow: CallFlow) -> None:
     vars(module).update(
         called=True, unreached=unreached, takes_gradient=flow.exits, backward_fetches=flow.enters,
         saves_last=SAVES in order[last + 1 :], forward_order=tuple(kept),
-        calls_linear=any(map(_is_linear_with_bias, call.program.steps)), reads=read,
+        calls_linear=of_program.calls_linear, saves_views=of_program.saves_views, reads=read,
         borrowed=tuple([each for each in borrowed if each not in module.parameters.values()]),
         elsewhere={name: descendant(module, name) for name in distant if name not in read},
     )  # fmt: skip
-    vars(module)["saves_views"] = _saves_views(call.program)
     below = [step for step in call.program.steps if isinstance(step, Call)]
     for step, of_step in zip(below, flow.below, strict=True):
-        _describe(descendant(module, step.module), step, of_step)
+        _describe(descendant(module, step.module), step, of_step, known)
 
 
 def _taken(program: Program) -> Iterator[str]:
