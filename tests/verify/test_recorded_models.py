@@ -21,7 +21,7 @@ from tests.references.activation_draws import DTYPES, EAGER_ONLY, FAMILIES, draw
 from zeroplan.architectures.heads import head_of
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
-from zeroplan.architectures.recorded import modules
+from zeroplan.architectures.recorded import layers
 from zeroplan.architectures.recorded.model import recorded_model
 from zeroplan.catalog.recording import read, written
 from zeroplan.errors import SpecError
@@ -367,7 +367,7 @@ def test_a_few_layers_stand_for_each_chain(family, monkeypatch):
     represented = recorded_model(recording_, source="case")
     for at in range(len(recording_.variants)):
         assert represented.profile.traced(at).root.chains == (5, 5)
-    monkeypatch.setattr(modules, "_chains", lambda _steps: iter(()))
+    monkeypatch.setattr(layers, "_chains", lambda _steps: iter(()))
     every = recorded_model(recording_, source="case")
     assert every.profile.root.chains == ()
     third = frozenset(range(0, len(every.tensors), 3))

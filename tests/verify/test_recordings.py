@@ -17,7 +17,7 @@ import pytest
 from zeroplan.architectures.execution import execution
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
-from zeroplan.architectures.recorded.modules import assemble
+from zeroplan.architectures.recorded.assembled import assemble
 from zeroplan.architectures.recorded.program import READS, Call, Extent, Operator
 from zeroplan.architectures.recorded.replay import Sizes, replay
 from zeroplan.architectures.trace import run_of, run_step

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.profile import TracedProfile, TreeProfile
-from zeroplan.architectures.recorded.modules import assemble
+from zeroplan.architectures.recorded.assembled import assemble
 from zeroplan.architectures.recorded.recording import Recording, Variant
 from zeroplan.errors import SpecError
 from zeroplan.specs.checkpointing import PLAIN, Recomputing

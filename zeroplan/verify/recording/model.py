@@ -15,7 +15,8 @@ import transformers
 
 from zeroplan.architectures.heads import PADS
 from zeroplan.architectures.model import TRAINING
-from zeroplan.architectures.recorded.modules import ModuleRecord, assemble
+from zeroplan.architectures.recorded.assembled import assemble
+from zeroplan.architectures.recorded.modules import ModuleRecord
 from zeroplan.architectures.recorded.program import Program
 from zeroplan.architectures.recorded.recording import OWN_CODE, Recording
 from zeroplan.errors import SpecError, ZeroplanError, shown
