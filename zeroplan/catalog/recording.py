@@ -46,6 +46,8 @@ KINDS: tuple[type[Any], ...] = (
     RecordedParameter, RecordedBuffer, ModuleRecord, Shape, ModelInput, Variant, Recording, Images, Keeps,
 )  # fmt: skip
 """Types of rows, by their number; one that is new comes last."""
+SINCE: dict[type[Any], int] = {Recording: 1}
+"""How many fields a type has got at its end since there are files of this schema, which lack them: `target`."""
 NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 LARGEST = 64_000_000
 """Bytes of a file's text; a dense model's has under one million."""
@@ -184,7 +186,7 @@ class _Reader:
             raise ValueError
         fields = [self.referred(each, number) for each in stated]
         checks = CHECKS[kind]
-        if not len(checks) - len(kind._field_defaults) <= len(fields) <= len(checks):
+        if not len(checks) - SINCE.get(kind, 0) <= len(fields) <= len(checks):
             raise ValueError
         return kind(*[check(field) for check, field in zip(checks, fields, strict=False)])
 
