@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import REFERENCES
+from tests.conftest import REFERENCES, ROOT
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.speed import speed
 from zeroplan.costs.timing.work import work
@@ -16,6 +16,8 @@ from zeroplan.request.request import read_request, read_seq
 
 T5 = str(REFERENCES / "families" / "t5+40.trace.json.gz")
 """128 wide, 4 layers of the encoder and 6 of the decoder, MLPs of 2,048, a vocabulary of 1,000; targets of 40 tokens."""
+
+ENCODER_DECODER = str(ROOT / "tests" / "emit" / "configs" / "encoder_decoder.json")
 
 
 def of(**options):
@@ -46,6 +48,7 @@ def test_the_scope_line_says_them(zeroplan, options, beside):
         ((T5, "--target-seq", "41"), "recorded with targets of 40 tokens, expected targets of 41 tokens"),
         ((T5, "--target-seq", "64", "--seq", "64"), "expected targets as long as their sources"),
         (("t5-base", "--target-seq", "41"), "write zeroplan trace t5-base --target-seq 41, where they are"),
+        ((ENCODER_DECODER, "--target-seq", "41"), f"write zeroplan trace {ENCODER_DECODER} --target-seq 41 where they are"),
         (("gpt2", "--target-seq", "41"), "gpt2, whose words are one sequence (--seq), expected an encoder-decoder"),
         (("whisper-large-v3", "--target-seq", "41"), "whisper-large-v3, whose words are one sequence (--seq)"),
         (("t5-base", "--target-seq", "0"), "--target-seq: found '0', expected a whole number from 1"),

@@ -181,7 +181,7 @@ def _undescribed(
     if not isinstance(known, str):
         return known._replace(assumed=(*notes, *known.assumed))
     why = known
-    trace = f"zeroplan trace {place} where they are"
+    trace = " ".join(filter(None, ("zeroplan trace", place, sizes.options, "where they are")))
     try:
         known = approximate(content, place, label)
     except SpecError as error:
