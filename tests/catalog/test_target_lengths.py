@@ -42,6 +42,11 @@ def test_the_scope_line_says_them(zeroplan, options, beside):
     assert f"tokens{beside}; no second model" in ran.json["scope"]["line"]
 
 
+def test_of_several_models_those_that_have_one_are_said(zeroplan):
+    ran = zeroplan("matrix", "--model", "gpt2,t5-base", "--gpus", "8", "--gpu", "h100")
+    assert "tokens with targets as long as their sources; no second model" in " ".join(ran.out.split())
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -119,3 +124,10 @@ def test_a_plans_files_have_it():
     assert _given(job).startswith("Sequences of 192 tokens, targets of 40 tokens; ")
     assert '"labels": tokens.new_zeros(40)}' in train_script(job, "hf")
     assert "labels=tokens.new_zeros((len(tokens), 40))" in train_script(job, "deepspeed")
+
+
+def test_weights_that_another_module_reads_are_not_packed(zeroplan):
+    """T5's layers look at the dtype of a weight below them, which packing replaces."""
+    ran = zeroplan("estimate", "--model", "t5-base", "--quantize", "nf4", "--lora", "8")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "DenseReluDense reads the weights of a layer that would be packed" in ran.err

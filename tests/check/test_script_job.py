@@ -32,7 +32,7 @@ def needs(ran):
     return ran.out.partition("error ZP901: needs ")[2].partition(" GiB")[0]
 
 
-@pytest.mark.parametrize("option", ["cutoff_len", "max_seq_length", "max_length", "model_max_length", "max_source_length"])
+@pytest.mark.parametrize("option", ["cutoff_len", "max_seq_length", "max_length", "model_max_length"])
 def test_what_fits_is_that_of_the_same_job_stated_by_options(check, option):
     script = check(f"{LAUNCH} {MODEL} \\\n  --{option} 8192", *CARD)
     typed = check(LAUNCH, *CARD, "--model", "llama-3.1-8b", "--seq", "8192")
@@ -55,6 +55,16 @@ def test_targets_of_an_encoder_decoder(check, monkeypatch):
     assert "Scope" not in other.out
     named = check(f"{launch} --max_target_length 16", *CARD, "--model", "t5-base")
     assert "targets of 16 tokens, and planned is a model with targets as long as their sources (--target-seq)\n" in named.out
+    typed = check(f"{launch} --max_target_length 16", *CARD, "--target-seq", "8")
+    assert "t5-base: found a model with targets of 8 tokens that is not recorded" in typed.out
+    as_long = check(f"{LAUNCH} --model_name_or_path t5-base --max_target_length 128", *CARD, "--seq", "128")
+    assert "every sequence 128 tokens with targets as long as their sources" in as_long.out
+
+
+def test_a_decoder_alone_has_source_and_target_in_one_sequence(check):
+    ran = check(f"{LAUNCH} {MODEL} --max_source_length 512 --max_target_length 128", *CARD)
+    assert "the model is llama-3.1-8b" in ran.out
+    assert "512" not in ran.out
 
 
 def test_an_option_wins(check):

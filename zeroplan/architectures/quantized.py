@@ -95,12 +95,24 @@ def with_quantization(model: Model, quantization: Quantization) -> Model:
             module = modules[path]
             assert isinstance(module, Linear | Conv1D)
             replace_module(modules, path, QuantizedLinear(module, quantization))
+        _check_borrowed(root, model)
         return root
 
     changed = profile.changed(packed)
     if not any(isinstance(module, QuantizedLinear) for _path, module in changed.root.named_modules()):
         raise ContradictionError(f"{model.name}: no layer of {model.family} is quantized; leave --quantize out")
     return model._replace(**of_tree(changed), quantization=quantization)
+
+
+def _check_borrowed(root: Module, model: Model) -> None:
+    """Raises `ContradictionError` where a module reads a weight of another that is packed: for its dtype, say."""
+    there = {id(parameter) for _name, parameter in root.named_parameters()}
+    for path, module in root.named_modules():
+        if any(id(parameter) not in there for parameter in module.borrowed):
+            raise ContradictionError(
+                f"--quantize: found {model.name}, whose {path} reads the weights of a layer that would be packed, "
+                "expected a model of which each layer reads its own: this is not planned; leave --quantize out"
+            )
 
 
 def _quantized(root: Module, modules: dict[str, Module], quantization: Quantization) -> Iterator[str]:

@@ -152,8 +152,8 @@ def _taking(known: Model, sizes: InputSizes) -> Model:
 def _with_sizes(known: Model, sizes: InputSizes, place: str) -> Model:
     """A recorded model. Raises `SpecError` where other sizes were recorded."""
     if not _taking(known, sizes).sizes.are(sizes):
-        again = f"zeroplan trace {known.name} {sizes.options} -o {place}, with its config.json"
-        raise SpecError(place, f"recorded with {known.sizes.line}", sizes.line, again)
+        command = " ".join(["zeroplan trace", "config.json", *sizes.options.split(), "-o other.trace.json"])
+        raise SpecError(place, f"recorded with {known.sizes.line}", sizes.line, command)
     return known
 
 

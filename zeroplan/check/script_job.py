@@ -16,10 +16,12 @@ from zeroplan.check.shell import Word, is_number
 MODELS = {SWIFT: ("model", "model_id_or_path")}
 """What commands call the model that others call model_name_or_path."""
 MODEL = ("model_name_or_path",)
-LENGTHS = ("cutoff_len", "max_seq_length", "max_length", "model_max_length", "max_source_length")
+LENGTHS = ("cutoff_len", "max_seq_length", "max_length", "model_max_length")
 """Tokens at which scripts cut sequences off."""
-TARGETS = ("max_target_length",)
-"""Tokens at which scripts cut off the targets of an encoder-decoder."""
+SOURCES, TARGETS = ("max_source_length",), ("max_target_length",)
+"""Tokens at which scripts cut off the sources and the targets of an encoder-decoder; those that train a decoder alone
+put both into one sequence.
+"""
 USUAL_LENGTHS = {TRL: 1024, LLAMA_FACTORY: 2048}
 """Where nothing says it (TRL 1.16 SFTConfig; LLaMA-Factory 0.9.5 hparams/data_args.py)."""
 FINETUNING = "finetuning_type"
@@ -57,6 +59,8 @@ class ScriptJob(NamedTuple):
     """Why its model is not counted, where one is named."""
     target: Taken | None = None
     """Tokens of each target of an encoder-decoder."""
+    source: Taken | None = None
+    """And of its source."""
 
 
 def job_of(
@@ -68,8 +72,8 @@ def job_of(
     options = {name.lstrip("-").replace("-", "_"): (name, word) for name, word in stated if name.startswith("--")}
     usual = "" if beside_a_file else tool
     seq, hindrance = _length(document, options, usual), _hindrance(options, usual, beside_a_file=beside_a_file)
-    target = _tokens(_taken(document, options, TARGETS))
-    return ScriptJob(_taken(document, options, MODELS.get(tool, MODEL)), seq, hindrance, target)
+    source, target = (_tokens(_taken(document, options, names)) for names in (SOURCES, TARGETS))
+    return ScriptJob(_taken(document, options, MODELS.get(tool, MODEL)), seq, hindrance, target, source)
 
 
 def _taken(document: Document, options: Stated, names: Sequence[str]) -> Taken | None:

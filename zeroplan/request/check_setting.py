@@ -22,7 +22,7 @@ from zeroplan.request.options import OPTIONS, TRAINED, Options
 from zeroplan.specs.input_sizes import UNSTATED, InputSizes, target_beside
 
 if TYPE_CHECKING:  # what reads a model takes longer to import than a file to check
-    from zeroplan.check.script_job import ScriptJob
+    from zeroplan.check.script_job import ScriptJob, Taken
     from zeroplan.request.request import Request
     from zeroplan.specs.cluster import Cluster
     from zeroplan.specs.model import Model
@@ -184,30 +184,39 @@ def _with_scripts(inputs: CheckInputs, job: ScriptJob) -> tuple[CheckInputs, lis
     if inputs.model is None:
         if job.model is None or inputs.cluster is None or inputs.cluster.capacity is None:
             return inputs, []
-        named, why = _named(job.model.value, online=False, sizes=_sizes(job)), job.hindrance
-        if not why and isinstance(named, ZeroplanError):
-            why = f"{job.model.option} {shown(job.model.value)} is no preset, folder or config.json"
-            why = str(named) if job.target else why
-        if why or isinstance(named, ZeroplanError):
+        named = _named_in_script(job.model, _sizes(inputs.options, job))
+        why = job.hindrance or (named if isinstance(named, str) else "")
+        if why or isinstance(named, str):
             return inputs, [f"{job.model.place}: {why}: whether it fits is not judged (--model says of which)"]
         inputs = inputs._replace(model=named, untrained=named)
         taken.append(f"{job.model.place}: {job.model.option}: the model is {named.name}")
-    if job.seq is not None and inputs.options.seq is None:
-        inputs = inputs._replace(options=inputs.options.replace(seq=job.seq.value))
-        where = f"{job.seq.place}: " if job.seq.place else ""
-        taken.append(f"{where}{job.seq.option}: sequences of {int(job.seq.value):,} tokens")
-    if job.target is not None and inputs.model is not None and inputs.model.target is not None:
-        stated, planned = _sizes(job), inputs.model.sizes
+    is_encoder_decoder = inputs.model is not None and inputs.model.target is not None
+    seq = job.seq or (job.source if is_encoder_decoder else None)
+    if seq is not None and inputs.options.seq is None:
+        inputs = inputs._replace(options=inputs.options.replace(seq=seq.value))
+        where = f"{seq.place}: " if seq.place else ""
+        taken.append(f"{where}{seq.option}: sequences of {int(seq.value):,} tokens")
+    if job.target is not None and inputs.options.target_seq is None and inputs.model is not None and is_encoder_decoder:
+        stated, planned = _sizes(inputs.options, job), inputs.model.sizes
         other = "" if planned.are(stated) else f", and planned is a model with {planned.line} (--target-seq)"
         taken.append(f"{job.target.place}: {job.target.option}: {stated.line}{other}")
     return inputs, taken
 
 
-def _sizes(job: ScriptJob) -> InputSizes:
-    """Of a script's inputs beside its sequences."""
-    if job.target is None:
-        return UNSTATED
-    return InputSizes(target=target_beside(int(job.seq.value) if job.seq else None, int(job.target.value)))
+def _named_in_script(model: Taken, sizes: InputSizes) -> Model | str:
+    """The model that a script names, with the target that is stated where it has one; or why there is none."""
+    named = _named(model.value, online=False, sizes=sizes)
+    plain = _named(model.value, online=False) if isinstance(named, ZeroplanError) and sizes != UNSTATED else named
+    if isinstance(plain, ZeroplanError):
+        return f"{model.option} {shown(model.value)} is no preset, folder or config.json"
+    return plain if plain.target is None else str(named) if isinstance(named, ZeroplanError) else named
+
+
+def _sizes(options: Options, job: ScriptJob) -> InputSizes:
+    """Of a sequence's inputs beside its words: what is typed goes before what a script says."""
+    target = options.target_seq or (int(job.target.value) if job.target else None)
+    seq = next((int(each.value) for each in (job.seq, job.source) if each), None)
+    return InputSizes(target=target_beside(options.seq or seq, target))
 
 
 def _with_named(inputs: CheckInputs, arguments: Arguments) -> tuple[CheckInputs, str]:

@@ -70,7 +70,8 @@ def scope(models: Iterable[Model], seq: int, unplanned: tuple[Unplanned, ...] = 
     name += f" ({classes.pop()})" if len(several) == len(classes) == 1 else ""
     trains = " or ".join(dict.fromkeys(map(what_trains, every)))
     images = " or ".join(dict.fromkeys(model.images.line for model in several if model.images))
-    targets = " or ".join(dict.fromkeys(InputSizes(target=model.target).line for model in several))
+    lines = dict.fromkeys(InputSizes(target=model.target).line for model in several)
+    targets = " or ".join(filter(None, lines))
     return Scope(name, " or ".join(losses), seq, unplanned, trains, images=images, targets=targets)
 
 

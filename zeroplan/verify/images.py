@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from transformers.image_processing_utils import select_best_resolution
 from transformers.models.llava_next.modeling_llava_next import image_size_to_num_patches
 
-from zeroplan.errors import SpecError
+from zeroplan.errors import SpecError, shown
 from zeroplan.specs.images import Images
 from zeroplan.verify.task import TYPED, WORD
 
@@ -194,7 +194,7 @@ def unpadded_once(config: Any, images: Images, batch: int, dtype: torch.dtype) -
     """
     side = config.vision_config.image_size // config.vision_config.patch_size
     height, width, squares = unpadded_features(config, images)
-    most = int(config.vision_aspect_ratio.removeprefix("anyres_max_"))
+    most = most_squares(config)
     ratio = math.sqrt(height * width / (most * side**2))
     if ratio > 1.1:
         height, width = int(height // ratio), int(width // ratio)
@@ -207,6 +207,14 @@ def unpadded_once(config: Any, images: Images, batch: int, dtype: torch.dtype) -
         each = torch.full((batch,), images.number, device="cpu")
     values = {**made.values, "batch_num_images": each}
     return Given({"pixel_values": meta(len(pixels), squares, *pixels.shape[2:], dtype=dtype)}, values, words)
+
+
+def most_squares(config: Any) -> int:
+    """Of LLaVA-OneVision's grids. Raises `SpecError` for a name that its class does not take."""
+    name, number = config.vision_aspect_ratio, config.vision_aspect_ratio.removeprefix("anyres_max_")
+    if not number.isdigit():
+        raise SpecError("vision_aspect_ratio", shown(name), "anyres_max_ and a number", "anyres_max_9")
+    return int(number)
 
 
 def unpadded_features(config: Any, images: Images) -> tuple[int, int, int]:

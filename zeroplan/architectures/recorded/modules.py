@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, NamedTuple
 from weakref import ref
 
-from zeroplan.architectures.module import GradientCheckpointingLayer, Linear, Module, Parameter
-from zeroplan.architectures.recorded.program import Call, Keeps, Operator, Program
+from zeroplan.architectures.module import GradientCheckpointingLayer, Module, Parameter
+from zeroplan.architectures.recorded.program import LINEAR, Call, Keeps, Operator, Program
 from zeroplan.architectures.recorded.replay import Sizes, input_of_model, replay
 from zeroplan.autograd.checkpoint import checkpoint
 from zeroplan.autograd.graph import requires_grad
@@ -173,9 +173,12 @@ def replay_module(module: Any, run: Any, inputs: Sequence[Tensor]) -> tuple[Tens
 
 
 def _input_of_model(module: Module, program: Program, sizes: Sizes) -> Tensor:
+    """What a described module is given that no program has, by what its own program makes of it."""
     operator = next(step for step in program.steps if isinstance(step, Operator) and step.results)
-    columns = module.parameters["weight"].shape[1:] if isinstance(module, Linear) else ()
-    return input_of_model(operator, sizes, *columns)
+    if operator.name != LINEAR:
+        return input_of_model(operator, sizes)
+    linear: Any = module.children.get("base_layer", module)  # which adapters are around
+    return input_of_model(operator, sizes, linear.inputs)
 
 
 def _put(holder: Callable[[], KeptTensors | None], place: int, inputs: Sequence[Tensor], tensor: Tensor) -> None:

@@ -89,7 +89,7 @@ MODEL = "model FLOPs (PaLM): 6·Ψ·T + 12·L·q·s·T, attention over all pairs
 MODEL_CAUSAL = "model FLOPs, causal: 6·Ψ·T + 6·L·q·s·T, attention over a token and those before it"
 RECORDED = tuple(
     f"model FLOPs of its recorded operators, which see other tokens than --seq too: {pairs}, nothing counted twice"
-    for pairs in ("attention over all pairs of tokens", "attention over a token and those before it")
+    for pairs in ("all attention over all pairs of tokens", "causal attention over a token and those before it alone")
 )
 FROZEN = "; of backward's two thirds what runs of the layers, as weights are frozen"
 HARDWARE = "hardware FLOPs: products and causal attention as they run, with what checkpointing runs again"
@@ -134,7 +134,8 @@ class _Flops(NamedTuple):
 
 def _has_other_tokens(job: Job) -> bool:
     """Layers see other tokens than those of `--seq`: patches of images, frames of sound, a target."""
-    return job.model.is_recorded and bool(job.model.inputs or job.model.target is not None)
+    images, is_heard = job.model.images, any(not each.dtype.startswith("int") for each in job.model.inputs)
+    return job.model.is_recorded and bool((images and images.number) or is_heard or job.model.target is not None)
 
 
 def _by_parameters(job: Job) -> _Flops:
