@@ -69,6 +69,8 @@ def test_other_lengths_are_refused(zeroplan, monkeypatch, options, error):
 def test_a_size_alone_has_no_target(zeroplan):
     ran = zeroplan("estimate", "--params", "7B", "--target-seq", "128")
     assert (ran.code, "--target-seq is of a model that takes it; write --model" in ran.err) == (2, True)
+    as_long = zeroplan("estimate", "--params", "7B", "--seq", "128", "--target-seq", "128")
+    assert (as_long.code, as_long.err) == (2, ran.err)
 
 
 def test_a_target_beyond_the_models_positions_is_said():

@@ -60,7 +60,7 @@ class ScriptJob(NamedTuple):
     target: Taken | None = None
     """Tokens of each target of an encoder-decoder."""
     source: Taken | None = None
-    """And of its source."""
+    """Tokens of each source of an encoder-decoder."""
 
 
 def job_of(

@@ -213,7 +213,7 @@ def _named_in_script(model: Taken, sizes: InputSizes) -> Model | str:
 
 
 def _sizes(options: Options, job: ScriptJob) -> InputSizes:
-    """Of a sequence's inputs beside its words: what is typed goes before what a script says."""
+    """Sizes of what a sequence has beside its words: what is typed goes before what a script says."""
     target = options.target_seq or (int(job.target.value) if job.target else None)
     seq = next((int(each.value) for each in (job.seq, job.source) if each), None)
     return InputSizes(target=target_beside(options.seq or seq, target))

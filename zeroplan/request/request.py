@@ -26,7 +26,7 @@ from zeroplan.request.trained import model_under_adapter, of_quantized, read_tra
 from zeroplan.request.values import parameters
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.images import NO_IMAGES, Images
-from zeroplan.specs.input_sizes import InputSizes, target_beside
+from zeroplan.specs.input_sizes import UNSTATED, InputSizes, target_beside
 from zeroplan.specs.job import EngineVersion, Job
 from zeroplan.specs.model import Model, Unplanned
 from zeroplan.specs.scope import Scope, scope
@@ -221,8 +221,8 @@ def read_untrained(options: Options, default_params: str | None) -> tuple[Model,
         return model(named, sizes=read_input_sizes(options)), ()
     from zeroplan.architectures.infer import infer
 
-    if sizes := read_input_sizes(options).options:
-        option = sizes.partition(" ")[0]
+    if (sizes := read_input_sizes(options)) != UNSTATED:
+        option = "--images" if sizes.images else "--target-seq"
         raise ContradictionError(f"{option} is of a model that takes it; write --model config.json, not --params")
     if options.params is None and default_params is None:
         raise ContradictionError("no model: write --params 7B, or --model llama-3.1-8b, or --model config.json")

@@ -11,7 +11,7 @@ AS_LONG = 0
 
 
 class InputSizes(NamedTuple):
-    """Those to which a recording is fixed; None: not stated, or the model takes none."""
+    """Sizes to which a recording is fixed; None: not stated, or the model takes none."""
 
     images: Images | None = None
     target: int | None = None

@@ -30,7 +30,6 @@ LINEAR, EMBEDDING, DROPOUT = (
 )  # fmt: skip
 
 
-
 def assemble(record: ModuleRecord, program: Program, input_embeddings: tuple[str, ...] = ()) -> Module:
     """The tree, with `program` as the outermost module's."""
     root = _module(record, {}, outermost=True)

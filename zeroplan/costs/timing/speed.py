@@ -34,7 +34,7 @@ from zeroplan.costs.timing.computing import (
 from zeroplan.costs.timing.offload import ON_CPU
 from zeroplan.costs.timing.rates import multiplied_in
 from zeroplan.costs.timing.step import STARTS, step_time
-from zeroplan.costs.timing.work import work
+from zeroplan.costs.timing.work import ForwardWork, work
 from zeroplan.formulas import timing
 from zeroplan.ledger import Ledger
 from zeroplan.specs.job import Job
@@ -113,23 +113,23 @@ def utilisation(job: Job, step: StepTime) -> tuple[Utilisation, ...]:
         return ()
     available = peak * step.total / job.strategy.micro_steps
     frozen, recomputed, result = FROZEN * bool(job.model.frozen), recomputed_shares(job), work(job)
-    as_run = _by_operators(job)
+    as_run = _by_operators(job, result)
     once, definitions = (as_run, RECORDED) if _has_other_tokens(job) else (_by_parameters(job), (MODEL, MODEL_CAUSAL))
-    again = recomputed.products * result.layers.flops + recomputed.attention * result.attention
+    recomputing = recomputed.products * result.layers.flops + recomputed.attention * result.attention
     return (
         Utilisation(MFU, definitions[0] + frozen, (once.linear + 2 * once.causal) / available),
         Utilisation(MFU_CAUSAL, definitions[1] + frozen, (once.linear + once.causal) / available),
-        Utilisation(HFU, HARDWARE, (as_run.linear + as_run.causal + again) / available),
+        Utilisation(HFU, HARDWARE, (as_run.linear + as_run.causal + recomputing) / available),
     )
 
 
 class _Flops(NamedTuple):
-    """Of a micro-step, forward and backward, nothing counted twice."""
+    """FLOPs of a micro-step, forward and backward, nothing counted twice."""
 
     linear: float
-    """Of products with weights."""
+    """Those of products with weights, and of attention that looks both ways."""
     causal: float
-    """Of attention to a token and those before it."""
+    """Those of attention to a token and those before it."""
 
 
 def _has_other_tokens(job: Job) -> bool:
@@ -145,8 +145,8 @@ def _by_parameters(job: Job) -> _Flops:
     return _Flops(linear, causal * (1 + BACKWARD_PRODUCTS * backward.layers) / (1 + BACKWARD_PRODUCTS))
 
 
-def _by_operators(job: Job) -> _Flops:
-    result, backward = work(job), backward_share(job)
+def _by_operators(job: Job, result: ForwardWork) -> _Flops:
+    backward = backward_share(job)
     linear = (1 + backward.products) * result.layers.flops + (1 + backward.head) * result.head.flops
     return _Flops(linear, (1 + BACKWARD_PRODUCTS * backward.layers) * result.attention)
 
