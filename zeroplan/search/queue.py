@@ -21,7 +21,7 @@ from zeroplan.costs.timing.step import software_of
 from zeroplan.ledger import total
 from zeroplan.search.candidate import Evaluator
 from zeroplan.search.refinement import GAIN
-from zeroplan.search.room import fits_by_bound, has_room, least_needed, those_with_room
+from zeroplan.search.room import fits_by_bound, fits_held, has_room, least_needed, those_with_room
 from zeroplan.search.space import Configuration, Space
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import LEAST_MEMORY
@@ -75,7 +75,7 @@ class ConfigurationQueue:
                 heappush(waiting, (bound, family.last.tie_break(family.last.at()), next(turn), 0, family))
 
         for members in [[one] for one in self.space.configurations()] if lean else families(self.space):
-            wait(_Family(members), 0.0)
+            wait(_Family(self._holding(members)), 0.0)
         while waiting:
             bound, simplest, _turn, level, family = heappop(waiting)
             if bound > self.limit:
@@ -139,6 +139,12 @@ class ConfigurationQueue:
         """Whether there is room with the numbers that hold least; counts those without."""
         there = has_room(configuration, self.evaluator.reserve)
         self.without_room += not there
+        return there
+
+    def _holding(self, family: list[Configuration]) -> list[Configuration]:
+        """Those whose GPUs have room for what is held between steps; counts the others."""
+        there = [one for one in family if fits_held(one.minimum_memory, self.evaluator.reserve)]
+        self.without_room += len(family) - len(there)
         return there
 
     def _with_room(self, family: list[Configuration]) -> list[Configuration]:

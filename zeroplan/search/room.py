@@ -50,10 +50,16 @@ def least_needed(job: Job) -> int | None:
         return None
 
 
+def fits_held(job: Job, reserve: float | None) -> bool:
+    """Whether the card has room for what is held between steps, which takes no trace of the model."""
+    limit = gpu_limit(job, reserve)
+    return limit is None or total(resident(job)) <= limit
+
+
 def fits_by_bound(job: Job, reserve: float | None) -> bool:
     """Whether the card has room for so much."""
-    limit, held = gpu_limit(job, reserve), total(resident(job))
-    return limit is None or (held <= limit and held + _activations(job) <= limit)  # the last takes a trace of the model
+    limit = gpu_limit(job, reserve)
+    return limit is None or (fits_held(job, reserve) and total(resident(job)) + _activations(job) <= limit)
 
 
 def fits_gathered(job: Job, reserve: float | None) -> bool:

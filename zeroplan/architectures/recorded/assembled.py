@@ -73,46 +73,56 @@ def _module(
     return module
 
 
-class _OfProgram(NamedTuple):
-    """What follows from a program, whichever of identical modules runs it."""
+class _OfCall(NamedTuple):
+    """What follows from a program and the flow through one call, whichever of identical modules runs it."""
 
+    order: tuple[str, ...]
+    """Parameters and buffers that it reads, modules, and tensors saved."""
+    modules: frozenset[str]
+    distant: tuple[str, ...]
+    """Names of what is registered elsewhere."""
     takes: tuple[str, ...]
     """Names of parameters elsewhere that it takes and no operator reads."""
+    below: tuple[Call, ...]
     calls_linear: bool
     saves_views: bool
 
 
-def _of_program(program: Program, known: dict[int, _OfProgram]) -> _OfProgram:
-    """`known`: by the identity of programs."""
-    if id(program) not in known:
-        calls_linear = any(map(_is_linear_with_bias, program.steps))
-        known[id(program)] = _OfProgram(tuple(_taken(program)), calls_linear, _saves_views(program))
-    return known[id(program)]
+Known = dict[tuple[int, frozenset[int]], _OfCall]
+"""By the identity of a program, and places of its operators that give parameters no gradient."""
 
 
-def _describe(module: Module, call: Call, flow: CallFlow, known: dict[int, _OfProgram]) -> None:
-    """What a walk reads of a module, by its call; `known`: of programs by their identity."""
-    of_program = _of_program(call.program, known)
-    order = list(_order(module, call.program, flow.idle))
-    distant = [name for name in dict.fromkeys(order) if "." in name or name.startswith("/")]
-    read = {name: parameter for name in distant if (parameter := named_parameter(module, name)) is not None}
-    parameters = {SAVES, *module.parameters, *read}
-    taken = [named_parameter(module, name) for name in of_program.takes]
+def _of_call(program: Program, idle: frozenset[int], known: Known) -> _OfCall:
+    if (key := (id(program), idle)) not in known:
+        order, below = tuple(_order(program, idle)), tuple([step for step in program.steps if isinstance(step, Call)])
+        distant = [name for name in dict.fromkeys(order) if "." in name or name.startswith("/")]
+        known[key] = _OfCall(
+            order, frozenset([call.module for call in below]), tuple(distant), tuple(_taken(program)), below,
+            any(map(_is_linear_with_bias, program.steps)), _saves_views(program),
+        )  # fmt: skip
+    return known[key]
+
+
+def _describe(module: Module, call: Call, flow: CallFlow, known: Known) -> None:
+    """What a walk reads of a module, by its call."""
+    of_call = _of_call(call.program, flow.idle, known)
+    read = {name: it for name in of_call.distant if (it := named_parameter(module, name)) is not None}
+    taken = [named_parameter(module, name) for name in of_call.takes]
     borrowed = [each for each in dict.fromkeys((*taken, *read.values())) if each is not None]
-    modules = [at for at, name in enumerate(order) if name not in parameters]
-    last = max(modules, default=-1)
-    unreached = not flow.reached and (module.unreached or not module.called)
+    there = {SAVES, *of_call.modules, *module.parameters, *read}  # buffers are not
+    order = [name for name in of_call.order if name in there]
+    last = max([at for at, name in enumerate(order) if name in of_call.modules], default=-1)
     doubled = (at > last or order[at - 1 : at] == [SAVES] for at in range(len(order)))
     kept = [name for name, more in zip(order, doubled, strict=True) if not (name == SAVES and more)]
+    unreached = not flow.reached and (module.unreached or not module.called)
     vars(module).update(
         called=True, unreached=unreached, takes_gradient=flow.exits, backward_fetches=flow.enters,
         saves_last=SAVES in order[last + 1 :], forward_order=tuple(kept),
-        calls_linear=of_program.calls_linear, saves_views=of_program.saves_views, reads=read,
+        calls_linear=of_call.calls_linear, saves_views=of_call.saves_views, reads=read,
         borrowed=tuple([each for each in borrowed if each not in module.parameters.values()]),
-        elsewhere={name: descendant(module, name) for name in distant if name not in read},
+        elsewhere={name: descendant(module, name) for name in of_call.distant if name in of_call.modules},
     )  # fmt: skip
-    below = [step for step in call.program.steps if isinstance(step, Call)]
-    for step, of_step in zip(below, flow.below, strict=True):
+    for step, of_step in zip(of_call.below, flow.below, strict=True):
         _describe(descendant(module, step.module), step, of_step, known)
 
 
@@ -144,13 +154,13 @@ def _saves_views(program: Program) -> bool:
     return False
 
 
-def _order(module: Module, program: Program, idle: frozenset[int]) -> Iterator[str]:
-    """Own parameters, modules and saved tensors; `idle`: places of operators that give parameters no gradient."""
+def _order(program: Program, idle: frozenset[int]) -> Iterator[str]:
+    """What is read of parameters and buffers, modules and saved tensors."""
     seen: set[str] = set()
     for at, step in enumerate(program.steps):
         if isinstance(step, Operator):
             for ref in () if at in idle else step.inputs if step.name == LINEAR_FUNCTION else reversed(step.inputs):
-                if isinstance(ref, str) and ref not in seen and named_parameter(module, ref) is not None:
+                if isinstance(ref, str) and ref not in seen:
                     seen.add(ref)
                     yield ref
             if (backward := all_needed(step)) is not None and backward.saved:

@@ -44,7 +44,7 @@ def _gathers_key(strategy: Strategy) -> Hashable:
 
 def _beside_thresholds(strategy: Strategy) -> Hashable:
     params = strategy.offload_param
-    on_nvme = params and params.device == "nvme"
+    on_nvme = params is not None and params.device == "nvme"
     buffers = params and params._replace(buffer_size=DEFAULT_SIZE, buffer_count=buffer_count(params))
     return (
         strategy.param_persistence_threshold, strategy.model_persistence_threshold,
@@ -277,6 +277,7 @@ def sufficient_buffers(job: Job) -> PrefetchSettings | None:
     """The first that DeepSpeed can train with: what is there, more buffers, or no prefetch of a tensor's second use."""
     params = job.strategy.offload_param
     assert params is not None
+    assert params.device == "nvme"
     counts, swapped = [parameter_buffers(job)], len(swapped_parameters(job))
     while counts[-1] < swapped:
         counts.append(2 * counts[-1])

@@ -254,8 +254,9 @@ def buffer_count(params: Offload) -> int:
 
 
 def parameter_buffers(job: Job) -> int:
+    """Buffers for partitions that are read from NVMe; none where they stay in the host's memory."""
     params = job.strategy.offload_param
-    return buffer_count(params) if params else 0
+    return buffer_count(params) if params and params.device == "nvme" else 0
 
 
 def swapped_parameters(job: Job) -> list[int]:

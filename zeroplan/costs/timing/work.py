@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
+from zeroplan.costs.cache import cached_by
 from zeroplan.costs.passes import timeline_request
 from zeroplan.errors import SpecError
 from zeroplan.ledger import DTYPE_BYTES
+from zeroplan.specs.checkpointing import PLAIN
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model, ParameterSpec
 
@@ -163,6 +166,12 @@ class RecordedFlops(NamedTuple):
     """Causal: of a token and those before it."""
 
 
+def _what_forward_multiplies(job: Job) -> tuple[Hashable, ...]:
+    """Neither what runs again in backward nor stage 3's linear function changes forward's products."""
+    return job.model, timeline_request(job)._replace(recomputing=PLAIN, zero_linear=False)
+
+
+@cached_by(_what_forward_multiplies, max_size=64)
 def recorded_flops(job: Job) -> RecordedFlops | None:
     """What the recorded operators multiply: images, sound and an encoder's tokens are other tokens than those of
     `--seq`, and layers with a state have no attention. None for described models.
