@@ -176,6 +176,7 @@ class _Reader:
                 raise ValueError
             if number not in self.made:
                 self.made[number] = self.row(number)
+                self.whole["rows"][number] = None  # read for good: thousands of lists
             return self.made[number]
         return value
 

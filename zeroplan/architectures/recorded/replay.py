@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -33,7 +34,7 @@ from zeroplan.autograd.graph import operator, product, requires_grad, results, s
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.products import linear
 from zeroplan.autograd.strides import contiguous_strides
-from zeroplan.autograd.tensor import Storage, Tensor
+from zeroplan.autograd.tensor import Node, Storage, Tensor
 from zeroplan.autograd.tensor import given as tensor_given
 from zeroplan.autograd.views import reshape_plain
 
@@ -123,11 +124,11 @@ def run_operator(step: Operator, tensors: dict[int, Tensor], sizes: Sizes, named
     needs = tuple([each.node is not None for each in given])
     backward = step.backward.get(needs) if any(needs) else None
     node = operator(backward.name, _backward, tuple(given), (), (backward, sizes)) if backward else None
-    before = _saved_before(backward) if backward else 0
-    save_for_backward(node, *[given[each.at] for each in backward.saved[:before]] if backward else ())
+    before = _save_inputs(node, backward, given) if node and backward else 0
     made = _run(step if node or step.name != EFFICIENT else _without_sums(step), given, sizes, tensors)
     if backward is not None:
-        save_for_backward(node, *[_saved(each, given, made, sizes) for each in backward.saved[before:]])
+        for each in backward.saved[before:]:
+            save_for_backward(node, _saved(each, given, made, sizes))
         if step.base is not None:  # torch's CopySlices: the base has the node
             made = [given[written].detach()]
         results(node, tuple([each for each, gets in zip(made, backward.differentiable, strict=True) if gets]))
@@ -155,17 +156,18 @@ def flash_package_of(step: Operator, run: Any) -> FlashPackage:
     return FlashPackage(run.flash, MULTIPROCESSORS, dropout, "softcap" in told, "local" in told, step.causal, longest)
 
 
-def _run(step: Operator, given: Sequence[Tensor], sizes: Sizes, there: dict[int, Tensor]) -> list[Tensor]:
+def _run(step: Operator, given: Sequence[Tensor], sizes: Sizes, there: dict[int, Tensor]) -> Sequence[Tensor]:
     """What it makes."""
-
-    def compute() -> tuple[Tensor, ...]:
-        return tuple([
-            there[each.number].detach() if each.is_there else _made(each, given, sizes) for each in step.results
-        ])
-
+    compute = partial(_results, step, given, sizes, there)
     if multiplications := sizes.of(step.flops) // 2:
-        return list(product(sizes.memory, multiplications, compute, causal=step.causal))
-    return list(compute())
+        return product(sizes.memory, multiplications, compute, causal=step.causal)
+    return compute()
+
+
+def _results(step: Operator, given: Sequence[Tensor], sizes: Sizes, there: dict[int, Tensor]) -> tuple[Tensor, ...]:
+    return tuple([
+        there[each.number].detach() if each.is_there else _made(each, given, sizes) for each in step.results
+    ])
 
 
 def _given(ref: Ref, tensors: dict[int, Tensor], sizes: Sizes, named: NamedTensors) -> Tensor:
@@ -194,10 +196,13 @@ def _made(result: Result, given: Sequence[Tensor], sizes: Sizes) -> Tensor:
     return sizes.tensor(result.layout, Storage(sizes.memory, size) if result.counted else None)
 
 
-def _saved_before(backward: Backward) -> int:
-    """How many of the tensors that an operator saves it saves before it runs: its inputs."""
-    others = (at for at, each in enumerate(backward.saved) if each.kind != INPUT)
-    return next(others, len(backward.saved))
+def _save_inputs(node: Node, backward: Backward, given: Sequence[Tensor]) -> int:
+    """Save what an operator saves before it runs, its inputs; how many these are."""
+    for at, each in enumerate(backward.saved):
+        if each.kind != INPUT:
+            return at
+        save_for_backward(node, given[each.at])
+    return len(backward.saved)
 
 
 def _saved(saved: Saved, given: Sequence[Tensor], made: Sequence[Tensor], sizes: Sizes) -> Tensor:
