@@ -124,7 +124,7 @@ def run_operator(step: Operator, tensors: dict[int, Tensor], sizes: Sizes, named
     needs = tuple([each.node is not None for each in given])
     backward = step.backward.get(needs) if any(needs) else None
     node = operator(backward.name, _backward, tuple(given), (), (backward, sizes)) if backward else None
-    before = _save_inputs(node, backward, given) if node and backward else 0
+    before = _save_inputs(node, backward, given) if backward else 0
     made = _run(step if node or step.name != EFFICIENT else _without_sums(step), given, sizes, tensors)
     if backward is not None:
         for each in backward.saved[before:]:
@@ -196,7 +196,7 @@ def _made(result: Result, given: Sequence[Tensor], sizes: Sizes) -> Tensor:
     return sizes.tensor(result.layout, Storage(sizes.memory, size) if result.counted else None)
 
 
-def _save_inputs(node: Node, backward: Backward, given: Sequence[Tensor]) -> int:
+def _save_inputs(node: Node | None, backward: Backward, given: Sequence[Tensor]) -> int:
     """Save what an operator saves before it runs, its inputs; how many these are."""
     for at, each in enumerate(backward.saved):
         if each.kind != INPUT:
