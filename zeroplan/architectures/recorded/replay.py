@@ -127,8 +127,7 @@ def run_operator(step: Operator, tensors: dict[int, Tensor], sizes: Sizes, named
     before = _save_inputs(node, backward, given) if backward else 0
     made = _run(step if node or step.name != EFFICIENT else _without_sums(step), given, sizes, tensors)
     if backward is not None:
-        for each in backward.saved[before:]:
-            save_for_backward(node, _saved(each, given, made, sizes))
+        save_for_backward(node, *[_saved(each, given, made, sizes) for each in backward.saved[before:]])
         if step.base is not None:  # torch's CopySlices: the base has the node
             made = [given[written].detach()]
         results(node, tuple([each for each, gets in zip(made, backward.differentiable, strict=True) if gets]))
