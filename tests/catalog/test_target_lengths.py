@@ -16,6 +16,8 @@ from zeroplan.request.request import read_request, read_seq
 
 T5 = str(REFERENCES / "families" / "t5+40.trace.json.gz")
 """128 wide, 4 layers of the encoder and 6 of the decoder, MLPs of 2,048, a vocabulary of 1,000; targets of 40 tokens."""
+MT5 = str(REFERENCES / "families" / "mt5+224.trace.json.gz")
+"""Targets of 224 tokens."""
 
 ENCODER_DECODER = str(ROOT / "tests" / "emit" / "configs" / "encoder_decoder.json")
 
@@ -32,6 +34,8 @@ def of(**options):
         (("t5-base", "--seq", "64", "--target-seq", "64"), " with targets as long as their sources"),
         ((T5,), " with targets of 40 tokens"),
         ((T5, "--target-seq", "40"), " with targets of 40 tokens"),
+        ((MT5, "--seq", "224", "--target-seq", "224"), " with targets of 224 tokens"),
+        ((T5, "--target-seq", "40", "--lora", "8"), " with targets of 40 tokens"),
         (("whisper-large-v3",), ""),
         (("gpt2",), ""),
     ],
@@ -51,7 +55,8 @@ def test_of_several_models_those_that_have_one_are_said(zeroplan):
     ("options", "error"),
     [
         ((T5, "--target-seq", "41"), "recorded with targets of 40 tokens, expected targets of 41 tokens"),
-        ((T5, "--target-seq", "64", "--seq", "64"), "expected targets as long as their sources"),
+        ((T5, "--target-seq", "64", "--seq", "64"), "expected targets of 64 tokens; write zeroplan trace config.json -o "),
+        (("t5-base", "--target-seq", "64", "--seq", "41"), "write zeroplan trace t5-base --target-seq 64, where they are"),
         (("t5-base", "--target-seq", "41"), "write zeroplan trace t5-base --target-seq 41, where they are"),
         ((ENCODER_DECODER, "--target-seq", "41"), f"write zeroplan trace {ENCODER_DECODER} --target-seq 41 where they are"),
         (("gpt2", "--target-seq", "41"), "gpt2, whose words are one sequence (--seq), expected an encoder-decoder"),
@@ -84,9 +89,10 @@ def test_a_target_beyond_the_models_positions_is_said():
 
 
 def test_labels_are_a_tensor_of_their_own():
-    """3 × 40 words of 8 bytes, beside 3 × 192."""
-    lines = {line.name: line.bytes for line in ledger(of()).gpu.worst("forward").lines}
-    assert (lines["labels"], lines["token ids"]) == (3 * 40 * 8, 3 * 192 * 8)
+    """3 × 40 words of 8 bytes, beside 3 × 192; with adapters too."""
+    for job in (of(), of(lora=8)):
+        lines = {line.name: line.bytes for line in ledger(job).gpu.worst("forward").lines}
+        assert (lines["labels"], lines["token ids"]) == (3 * 40 * 8, 3 * 192 * 8)
 
 
 def test_the_head_sees_the_target():

@@ -50,7 +50,7 @@ def recorded(content: Mapping[str, Any], name: str, place: str, sizes: InputSize
     from zeroplan.catalog.recording import SCHEMA, model_from_file
 
     text = json.dumps(content, sort_keys=True)
-    key = hashlib.sha256(json.dumps([text, name, versions, SCHEMA, sizes]).encode()).hexdigest()[:24]
+    key = hashlib.sha256(json.dumps([text, name, versions, SCHEMA, sizes.recorded[:2]]).encode()).hexdigest()[:24]
     path = kept_in() / f"{key}.trace.json"
     if path.exists():
         try:

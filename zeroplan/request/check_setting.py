@@ -19,7 +19,7 @@ from zeroplan.deepspeed.parallelism import grouped_ranks
 from zeroplan.deepspeed.versions import key_table
 from zeroplan.errors import ContradictionError, QuantityError, SpecError, ZeroplanError, shown
 from zeroplan.request.options import OPTIONS, TRAINED, Options
-from zeroplan.specs.input_sizes import UNSTATED, InputSizes, target_beside
+from zeroplan.specs.input_sizes import UNSTATED, InputSizes
 
 if TYPE_CHECKING:  # what reads a model takes longer to import than a file to check
     from zeroplan.check.script_job import ScriptJob, Taken
@@ -199,7 +199,7 @@ def _with_scripts(inputs: CheckInputs, job: ScriptJob) -> tuple[CheckInputs, lis
     if job.target is not None and inputs.options.target_seq is None and inputs.model is not None and is_encoder_decoder:
         stated, planned = _sizes(inputs.options, job), inputs.model.sizes
         other = "" if planned.are(stated) else f", and planned is a model with {planned.line} (--target-seq)"
-        taken.append(f"{job.target.place}: {job.target.option}: {stated.line}{other}")
+        taken.append(f"{job.target.place}: {job.target.option}: {stated.recorded.line}{other}")
     return inputs, taken
 
 
@@ -216,7 +216,7 @@ def _sizes(options: Options, job: ScriptJob) -> InputSizes:
     """Sizes of what a sequence has beside its words: what is typed goes before what a script says."""
     target = options.target_seq or (int(job.target.value) if job.target else None)
     seq = next((int(each.value) for each in (job.seq, job.source) if each), None)
-    return InputSizes(target=target_beside(options.seq or seq, target))
+    return InputSizes.stated(None, target, options.seq or seq)
 
 
 def _with_named(inputs: CheckInputs, arguments: Arguments) -> tuple[CheckInputs, str]:

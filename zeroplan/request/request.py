@@ -26,7 +26,7 @@ from zeroplan.request.trained import model_under_adapter, of_quantized, read_tra
 from zeroplan.request.values import parameters
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.images import NO_IMAGES, Images
-from zeroplan.specs.input_sizes import UNSTATED, InputSizes, target_beside
+from zeroplan.specs.input_sizes import UNSTATED, InputSizes
 from zeroplan.specs.job import EngineVersion, Job
 from zeroplan.specs.model import Model, Unplanned
 from zeroplan.specs.scope import Scope, scope
@@ -189,7 +189,7 @@ def read_model(
 
 def read_input_sizes(options: Options) -> InputSizes:
     """Those of a sequence's inputs beside its words. Raises `ContradictionError`."""
-    return InputSizes(read_images(options), target_beside(options.seq, options.target_seq))
+    return InputSizes.stated(read_images(options), options.target_seq, options.seq)
 
 
 def read_images(options: Options) -> Images | None:

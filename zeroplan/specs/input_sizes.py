@@ -16,6 +16,18 @@ class InputSizes(NamedTuple):
     images: Images | None = None
     target: int | None = None
     """Tokens of each target."""
+    is_as_long: bool = False
+    """As many are stated of the source: what is recorded with targets as long serves too."""
+
+    @classmethod
+    def stated(cls, images: Images | None, target: int | None, seq: int | None) -> InputSizes:
+        """As they are typed, beside the tokens of a sequence."""
+        return cls(images, target, target is not None and target == seq)
+
+    @property
+    def recorded(self) -> InputSizes:
+        """As a recording has them: of a target that is as long as its source no number."""
+        return InputSizes(self.images, AS_LONG if self.is_as_long else self.target)
 
     @property
     def line(self) -> str:
@@ -32,17 +44,13 @@ class InputSizes(NamedTuple):
     def options(self) -> str:
         """As they are typed."""
         images = [self.images.options] if self.images else []
-        return " ".join([*images, *([f"--target-seq {self.target}"] if self.target else [])])
+        target = self.recorded.target
+        return " ".join([*images, *([f"--target-seq {target}"] if target else [])])
 
     def are(self, stated: InputSizes) -> bool:
         """Whether they are what was stated, as far as anything was."""
         same_images = not (stated.images and self.images) or stated.images.are(self.images)
-        return same_images and stated.target in (None, self.target)
+        return same_images and (stated.target in (None, self.target) or stated.recorded.target == self.target)
 
 
 UNSTATED = InputSizes()
-
-
-def target_beside(seq: int | None, target: int | None) -> int | None:
-    """Tokens of a target as `InputSizes` has them: AS_LONG where a sequence is stated that has as many."""
-    return AS_LONG if target is not None and target == seq else target
