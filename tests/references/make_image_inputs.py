@@ -21,7 +21,7 @@ from tests.references.make_recorded_families import OF_IMAGES, content
 from zeroplan.verify.recording.model import config_of
 
 LEFT_OUT = ("kimi_k25", "minimax_m3_vl", "lfm2_vl", "gemma4")
-LIKE = {"glm4v_moe": "glm4v"}
+LIKE = {"glm4v_moe": "glm4v", "glm_ocr": "glm46v", "qwen3_vl_moe": "qwen3_vl"}
 """Of another family's processor."""
 SEQUENCES = 2
 NESTED = ("idefics3", "llava_onevision", "mllama", "smolvlm")
@@ -46,8 +46,10 @@ def settings(family, config, usual):
         return found | {"size": square, "image_grid_pinpoints": config.image_grid_pinpoints}
     if family == "mllama":
         return found | {"size": square, "max_image_tiles": vision.max_num_tiles}
-    if family == "llava":
+    if family in ("llava", "vipllava"):
         return found | {"size": {"shortest_edge": side}, "crop_size": square}
+    if family in ("aya_vision", "got_ocr2"):
+        return {"size": square, "crop_to_patches": False}
     if family in ("internvl", "gemma3", "paligemma"):
         return found | {"size": square}
     if family == "mistral3":

@@ -10,6 +10,7 @@ import gc
 import importlib.util
 import json
 import os
+from contextlib import suppress
 from functools import lru_cache
 from itertools import product
 from random import Random
@@ -33,16 +34,18 @@ from zeroplan.specs.model import TimelineRequest
 torch = pytest.importorskip("torch", reason="needs torch (zeroplan[verify])")
 transformers = pytest.importorskip("transformers", reason="needs transformers (zeroplan[verify])")
 
+from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES  # noqa: E402
+
 from tests.references.make_recorded_families import content  # noqa: E402
 from tests.verify.test_recordings import Bytes  # noqa: E402
-from zeroplan.verify.images import KINDS, counted  # noqa: E402
+from zeroplan.verify.images import KINDS, TYPES, counted  # noqa: E402
 from zeroplan.verify.inputs import inputs  # noqa: E402
 from zeroplan.verify.kernels import as_on_cuda  # noqa: E402
 from zeroplan.verify.recording import variants  # noqa: E402
 from zeroplan.verify.recording.fast_kernels import fast_kernels  # noqa: E402
 from zeroplan.verify.recording.model import built, config_of, recording  # noqa: E402
 from zeroplan.verify.recording.variants import Way  # noqa: E402
-from zeroplan.verify.task import class_of, task_of  # noqa: E402
+from zeroplan.verify.task import TYPED, class_of, task_of  # noqa: E402
 from zeroplan.verify.values import ValuedStandIns  # noqa: E402
 
 SDPA = (Way("sdpa", "bf16"),)
@@ -468,6 +471,17 @@ def test_inputs_of_images_are_those_of_the_processor(row):
         made = row["inputs"][name]
         assert (list(tensor.shape), str(tensor.dtype)) == (made["shape"], f"torch.{made['dtype']}"), name
         assert name not in given.values or "values" not in made or tensor.tolist() == made["values"], name
+
+
+def test_words_of_images_are_told_apart_where_the_processor_does():
+    """transformers' own classes say whether they make mm_token_type_ids; two make token_type_ids in any case."""
+    makes = {}
+    for family in KINDS.keys() - TYPED.keys():
+        with suppress(AttributeError, ImportError):  # under another family's name, or of torchvision
+            processor = getattr(transformers, PROCESSOR_MAPPING_NAMES.get(family) or "none")
+            makes[family] = processor.return_mm_token_type_ids
+    assert len(makes) > 20
+    assert makes == {family: family in TYPES for family in makes}
 
 
 HAS_DEEPSPEED = importlib.util.find_spec("deepspeed") is not None

@@ -67,7 +67,7 @@ def scaled_to(bytes_of_many: int, batch: int) -> int:
 def batch_scaled(trace: Trace) -> BatchScaledTrace:
     """For any number of sequences, a trace with `MANY`."""
     storages: dict[int, tuple[int, int]] = {}
-    events = LogColumns(array("b"), array("q"), array("q"))
+    kinds, owns, eaches = (list[int]() for _column in LogColumns._fields)
     for entry in trace.log():
         what = entry[0]
         if what == KEPT:
@@ -76,10 +76,11 @@ def batch_scaled(trace: Trace) -> BatchScaledTrace:
             each, own = storages[entry[1]] = divmod(entry[2], MANY)
         else:
             each, own = storages.pop(entry[1]) if what == FREED else divmod(entry[1], MANY)
-        for column, value in zip(events, (what, own, each), strict=True):
-            column.append(value)
+        kinds.append(what)
+        owns.append(own)
+        eaches.append(each)
     ran = set(trace.forward.layers) - {0}
-    return BatchScaledTrace(trace, ran, events)
+    return BatchScaledTrace(trace, ran, LogColumns(array("b", kinds), array("q", owns), array("q", eaches)))
 
 
 def _levels(events: LogColumns, batch: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -111,8 +111,8 @@ def result(node: Node | None, out: Tensor, *, keeps: bool = False) -> Tensor:
 def results(node: Node | None, out: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Several results of one operator."""
     if node is not None:
-        node.shapes = tuple(each.shape for each in out)
-        node.widths = tuple(each.width for each in out)
+        node.shapes = tuple([each.shape for each in out])
+        node.widths = tuple([each.width for each in out])
         for at, each in enumerate(out):
             each.node, each.output = node, at
     return out

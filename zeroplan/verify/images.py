@@ -76,12 +76,19 @@ def whole(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Given:
     return Given({"pixel_values": pixels}, {}, words_of(config, height, width))
 
 
+NECKS = {"got_ocr2": 4}
+"""Patches to a side that convolutions behind the tower join; image_seq_length is not read for them."""
+
+
 def words_of(config: Any, height: int, width: int) -> int:
     """How many words an image of one size takes."""
     stated = getattr(config, "mm_tokens_per_image", None) or getattr(config, "image_seq_length", None)
+    if stated and config.model_type not in NECKS:
+        return int(stated)
     vision = config.vision_config
-    patch = vision.patch_size if isinstance(vision.patch_size, int) else vision.patch_size[0]
-    return int(stated or (height // patch) * (width // patch))
+    joined = NECKS[config.model_type] if config.model_type in NECKS else getattr(config, "downsample_factor", 1)
+    side = (vision.patch_size if isinstance(vision.patch_size, int) else vision.patch_size[0]) * joined
+    return (height // side) * (width // side)
 
 
 def any_size(config: Any, images: Images, batch: int, dtype: torch.dtype) -> Given:
@@ -256,10 +263,13 @@ UNITS: dict[Callable[[Any, Images, int, torch.dtype], Given], Callable[[Any], in
     filled_up: lambda config: config.vision_config.patch_size * config.downsample_factor,
 }
 """Pixels of a token's side, where an image of any size may come."""
-TYPE = "mm_token_type_ids"
-"""How the input is called that says which words are an image's, where no other name is known."""
-UNTYPED = ("exaone4_5", "idefics3", "kimi_k25", "mistral_large4", "lfm2_vl", "llava_onevision", "mllama", "smolvlm")
-"""Of whose processors none comes."""
+TYPING = (
+    "gemma4", "glm46v", "glm4v", "glm4v_moe", "glm_ocr", "paddleocr_vl", "qwen2_5_vl", "qwen2_vl", "qwen3_5",
+    "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe",
+)  # fmt: skip
+"""Families whose processors say which words are an image's (return_mm_token_type_ids)."""
+TYPES = {**dict.fromkeys(TYPING, "mm_token_type_ids"), **TYPED}
+"""How the input is called that says so; of other families none comes."""
 
 
 def counted(config: Any, images: Images) -> Images:
@@ -303,7 +313,7 @@ def inputs_of(
     row = ([WORD] + [word] * given.words) * images.number
     with _disable_current_modes():  # values are nobody's memory
         ids = torch.tensor([row + [WORD] * (seq - len(row))] * batch, device="cpu")
-        typed = {} if config.model_type in UNTYPED else {TYPED.get(config.model_type, TYPE): (ids == word).long()}
+        typed = {TYPES[config.model_type]: (ids == word).long()} if config.model_type in TYPES else {}
     values = {"input_ids": ids, **typed, **given.values}
     on_meta = {name: torch.empty_like(each, device="meta") for name, each in values.items()}
     seen = {name: meta(batch, seq, *sizes, dtype=torch.int64) for name, sizes in given.of_words.items()}

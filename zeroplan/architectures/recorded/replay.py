@@ -60,15 +60,17 @@ class Sizes:
         """Shapes and strides by the identity of a layout, which a program keeps."""
 
     def of(self, extent: Extent) -> int:
-        if extent not in self.extents:
-            self.extents[extent] = extent.at(self.batch, self.seq)
-        return self.extents[extent]
+        known = self.extents.get(extent)
+        if known is None:
+            known = self.extents[extent] = extent.at(self.batch, self.seq)
+        return known
 
     def tensor(self, layout: Layout, storage: Storage | None) -> Tensor:
-        if id(layout) not in self.layouts:
+        known = self.layouts.get(id(layout))
+        if known is None:
             shape, strides = (tuple([self.of(each) for each in sizes]) for sizes in (layout.shape, layout.strides))
-            self.layouts[id(layout)] = shape, strides
-        return Tensor(storage, *self.layouts[id(layout)], layout.width, self.memory)
+            known = self.layouts[id(layout)] = shape, strides
+        return Tensor(storage, known[0], known[1], layout.width, self.memory)
 
 
 Keeper = Callable[[Keeps, Sequence[Tensor]], None]
