@@ -88,10 +88,9 @@ class Engine:
     def _count(self, roots: Sequence[Node]) -> None:
         seen, waiting = set(roots), list(roots)
         while waiting:
-            for edge in waiting.pop().edges:
-                if edge is None:
+            for node in waiting.pop().edges:
+                if node is None:
                     continue
-                node = edge[0]
                 if isinstance(node, AccumulateGrad):
                     self.uses[node] += 1
                 elif node not in seen:
@@ -102,7 +101,7 @@ class Engine:
         """Runs a node and hands its results on."""
         given = _apply(node, gradients)
         gradients.clear()
-        node.saved, node.numbers = [], ()
+        node.saved, node.numbers = (), ()
         if node.kept is not None:
             self.kept.append(node.kept)
         node.backward = node.unpack = None
@@ -110,7 +109,7 @@ class Engine:
         for at, edge in enumerate(edges):
             gradient, given[at] = given[at], None
             if edge is not None and gradient is not None:
-                self._give(edge[0], edge[1], gradient)
+                self._give(edge, node.outputs[at], gradient)
 
     def _give(self, node: Node, output: int, gradient: Tensor) -> None:
         """A gradient for one output of a node: a parameter's own is ready, another's waits for all that meet it."""
@@ -148,7 +147,7 @@ def _apply(node: Node, gradients: list[Tensor | None]) -> list[Tensor | None]:
     saved = node.saved
     if node.unpack is not None:
         unpack = node.unpack
-        saved = [None if x is None else unpack(x) for x in saved]
+        saved = tuple([None if x is None else unpack(x) for x in saved])
     got = node.backward(gradients[0] if len(gradients) == 1 else gradients, *saved, *node.numbers, needs)
     given: list[Tensor | None] = [got] if got is None or isinstance(got, Tensor) else list(got)
     del got, saved  # what checkpointing brought back lives no longer than the call
@@ -157,7 +156,8 @@ def _apply(node: Node, gradients: list[Tensor | None]) -> list[Tensor | None]:
     for at, edge in enumerate(node.edges):
         each = given[at]
         if edge is not None and each is not None:
-            shape, width = edge[0].shapes[edge[1]], edge[0].widths[edge[1]]
+            output = node.outputs[at]
+            shape, width = edge.shapes[output], edge.widths[output]
             if each.shape != shape:
                 given[at] = each = sum_to(each, shape)
             if each.width != width:

@@ -44,20 +44,22 @@ def operator(
     `backward` gets the gradient (a list for several results), then what was saved, then `numbers`, then which
     inputs need a gradient, and gives a gradient for each input.
     """
-    edges: list[tuple[Node, int] | None] = []
+    edges: list[Node | None] = []
+    outputs: list[int] = []
     memory: Memory | None = None
-    needed = False
     for x in inputs:  # thousands of times in a run: a loop, where a few comprehensions would say it
         if x is None or x.node is None:
             edges.append(None)
+            outputs.append(0)
         else:
-            edges.append((x.node, x.output))
-            needed, memory = True, x.memory
-    if not needed or memory is None or not memory.grad_enabled:
+            edges.append(x.node)
+            outputs.append(x.output)
+            memory = x.memory
+    if memory is None or not memory.grad_enabled:
         return None
     memory.sequence += 1
     node = Node(name, memory.sequence, memory.scope, memory.layer)
-    node.edges, node.backward, node.numbers = tuple(edges), backward, numbers
+    node.edges, node.outputs, node.backward, node.numbers = tuple(edges), tuple(outputs), backward, numbers
     if saved:
         save_for_backward(node, *saved)
     return node
@@ -68,16 +70,16 @@ def save_for_backward(node: Node | None, *tensors: Tensor | None) -> None:
     if node is None:
         return
     for tensor in tensors:
-        if tensor is None:
-            node.saved.append(None)
-            continue
-        log_saved(node, tensor)
-        if (checkpoint := tensor.memory.checkpoint) is None:
-            node.saved.append(tensor.detach())
-        else:
-            if not checkpoint.runs_again:  # then it has the tensor itself
-                node.unpack = checkpoint.unpack
-            node.saved.append(checkpoint.pack(tensor.detach()))
+        node.saved += (_packed(node, tensor) if tensor is not None else None,)
+
+
+def _packed(node: Node, tensor: Tensor) -> Any:
+    log_saved(node, tensor)
+    if (checkpoint := tensor.memory.checkpoint) is None:
+        return tensor.detach()
+    if not checkpoint.runs_again:  # then it has the tensor itself
+        node.unpack = checkpoint.unpack
+    return checkpoint.pack(tensor.detach())
 
 
 def log_saved(node: Node, tensor: Tensor) -> None:

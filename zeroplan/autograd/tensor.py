@@ -73,8 +73,8 @@ class Node:
     """One operator's backward."""
 
     __slots__ = (
-        "backward", "edges", "kept", "layer", "name", "numbers", "saved", "scope", "sequence", "shapes", "unpack",
-        "widths",
+        "backward", "edges", "kept", "layer", "name", "numbers", "outputs", "saved", "scope", "sequence", "shapes",
+        "unpack", "widths",
     )  # fmt: skip
 
     def __init__(self, name: str, sequence: int, scope: int, layer: int) -> None:
@@ -82,11 +82,14 @@ class Node:
         self.shapes: tuple[Sizes, ...] = ()
         self.widths: tuple[int, ...] = ()
         """Bytes of an element of each result: gradients take their shape and dtype."""
-        self.saved: list[Any] = []
+        self.saved: tuple[Any, ...] = ()
         self.kept: Tensor | None = None
         """What a node written in Python has as an attribute: it lives as long as the graph does."""
         self.numbers: tuple[Any, ...] = ()
-        self.edges: tuple[tuple[Node, int] | None, ...] = ()
+        self.edges: tuple[Node | None, ...] = ()
+        """The nodes of its inputs; None: that one needs no gradient."""
+        self.outputs: tuple[int, ...] = ()
+        """Which of that node's outputs each input is."""
         self.backward: Backward | None = None
         self.unpack: Callable[[Any], Tensor] | None = None
 

@@ -58,11 +58,19 @@ class Sizes:
         self.extents: dict[Extent, int] = {}
         self.layouts: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         """Shapes and strides by the identity of a layout, which a program keeps."""
+        self.numbers: dict[int, tuple[Backward, Sizes]] = {}
+        """What a node has for its backward, by that."""
 
     def of(self, extent: Extent) -> int:
         known = self.extents.get(extent)
         if known is None:
             known = self.extents[extent] = extent.at(self.batch, self.seq)
+        return known
+
+    def with_backward(self, backward: Backward) -> tuple[Backward, Sizes]:
+        """What the nodes of operators that go backward alike have beside tensors."""
+        if (known := self.numbers.get(id(backward))) is None:
+            known = self.numbers[id(backward)] = backward, self
         return known
 
     def tensor(self, layout: Layout, storage: Storage | None) -> Tensor:
@@ -125,7 +133,7 @@ def run_operator(step: Operator, tensors: dict[int, Tensor], sizes: Sizes, named
         return
     needs = tuple([each.node is not None for each in given])
     backward = step.backward.get(needs) if any(needs) else None
-    node = operator(backward.name, _backward, tuple(given), (), (backward, sizes)) if backward else None
+    node = operator(backward.name, _backward, tuple(given), (), sizes.with_backward(backward)) if backward else None
     before = _save_inputs(node, backward, given) if backward else 0
     made = _run(step if node or step.name != EFFICIENT else _without_sums(step), given, sizes, tensors)
     if backward is not None:
