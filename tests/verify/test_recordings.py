@@ -233,6 +233,14 @@ def test_a_file_is_read_as_it_was_written(recording):
     assert written(read(content, "model.trace.json")).encode() == content
 
 
+@pytest.mark.parametrize("layout", [{"separators": (",", ":")}, {}, {"indent": 1}], ids=["one line", "spaces", "indented"])
+def test_a_file_that_is_laid_out_anew_is_read(recording, layout):
+    """By another program: the checksum is that of the content. Files of before had all on one line."""
+    content = json.dumps(json.loads(written(recording)), **layout).encode()
+    assert read(content, "model.trace.json") == recording
+    assert read(altered(content, lambda whole: None), "model.trace.json") == recording
+
+
 def altered(content, change):
     """With a checksum that is right."""
     whole = json.loads(content)
@@ -241,6 +249,13 @@ def altered(content, change):
     text = json.dumps(whole, separators=(",", ":"))
     checksum = hashlib.sha256(text.encode()).hexdigest()
     return json.dumps({"zeroplan_trace": version, "checksum": checksum, **whole}).encode()
+
+
+def altered_line(content, change):
+    """The first row's line, with a checksum that is right."""
+    head, first, rest = content.split(b"\n", 2)
+    body = b"\n".join((head[head.index(b'"recording"') :], change(first), rest)).strip()
+    return b'{"zeroplan_trace":2,"checksum":"%b",%b\n' % (hashlib.sha256(b"{" + body).hexdigest().encode(), body)
 
 
 def test_other_files_are_refused_in_one_line(recording):
@@ -257,6 +272,13 @@ def test_other_files_are_refused_in_one_line(recording):
         "text for a number": altered(content, lambda whole: whole["rows"][0].__setitem__(-1, "7")),
         "another program": altered(content, lambda whole: whole.update(recording={"row": 0})),
         "no rows": altered(content, lambda whole: whole.pop("rows")),
+        "a line that is no JSON": altered_line(content, lambda line: line[1:]),
+        "two rows on a line": altered_line(content, lambda line: line + line),
+        "a line of nothing": altered_line(content, lambda line: b""),
+        "a line of depth": altered_line(content, lambda line: b"[" * 10**5),
+        "a line with text for a number": altered_line(content, lambda line: line.replace(b",7", b',"7"', 1) if b",7" in line else b'[0,"7"],'),
+        "a line that is altered": content.replace(b"\n[", b"\n[ ", 1),
+        "fewer lines": b"\n".join((*content.split(b"\n")[:-3], b"]}")),
     }  # fmt: skip
     for name, file in files.items():
         with pytest.raises(SpecError) as error:

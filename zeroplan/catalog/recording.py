@@ -1,9 +1,13 @@
 """A recording as a file: JSON with a row for each thing that differs, so that identical layers stand once.
 
-    {"zeroplan_trace": 2, "checksum": ..., "recording": row, "rows": [[type, field, ...], ...]}
+    {"zeroplan_trace": 2, "checksum": ..., "recording": row, "rows": [
+    [type, field, ...],
+    ...
+    ]}
 
 A row refers to rows before it alone, as {"row": n}: nothing can refer to itself, and what is read is no larger than
-the file. Rows of a program are read when it runs. It may be gzipped.
+the file. Rows stand on lines of their own, of which those of a program are parsed when it runs; one that was laid out
+otherwise is read too. It may be gzipped.
 """
 
 from __future__ import annotations
@@ -84,9 +88,13 @@ class _Rows:
 def written(recording: Recording) -> str:
     """The file's text."""
     rows = _Rows()
-    body = {"recording": rows.written(recording), "rows": rows.rows}
-    whole = {"zeroplan_trace": SCHEMA, "checksum": _checksum(_dumped(body)), **body}
-    return json.dumps(whole, separators=(",", ":")) + "\n"
+    body = _laid_out(rows.written(recording), rows.rows)
+    return f'{{"zeroplan_trace":{SCHEMA},"checksum":"{_checksum(body)}",{body[1:].decode()}\n'
+
+
+def _laid_out(recording: Any, rows: list[Any]) -> bytes:
+    """All but the schema and the checksum, whose text this is."""
+    return b'{"recording":%b,"rows":[\n%b\n]}' % (_dumped(recording), b",\n".join(map(_dumped, rows)))
 
 
 def from_file(path: Path) -> Recording:
@@ -103,8 +111,9 @@ def model_from_file(path: Path, *, source: str, name: str = "") -> Model:
 def read(content: bytes, place: str) -> Recording:
     """The recording that a file's bytes are. Raises `SpecError`."""
     text = _text(content, place)
+    lines = _by_lines(text)
     try:
-        whole = json.loads(text)
+        whole = lines or json.loads(text)
     except (ValueError, RecursionError) as error:
         raise SpecError(place, CUT_OFF, EXPECTED, WRITE) from error
     if not isinstance(whole, dict) or "zeroplan_trace" not in whole:
@@ -113,11 +122,29 @@ def read(content: bytes, place: str) -> Recording:
     if version != SCHEMA:
         raise SpecError(place, f"a recording of schema {version!r}", f"schema {SCHEMA}", WRITE)
     stated = whole.pop("checksum", None)
-    body = text[text.find(b'"recording":') - 1 :].strip()
-    same = stated == _checksum(b"{" + body[1:]) or stated == _checksum(_dumped(whole))
-    if not same:
+    as_it_stands = b"{" + text[text.find(b'"recording":') :].strip()
+    if stated != _checksum(as_it_stands) and (lines or stated not in map(_checksum, _other_layouts(whole))):
         raise SpecError(place, "a recording that was altered", "one whose checksum is that of its content", WRITE)
     return _Reader(place, whole).recording()
+
+
+def _other_layouts(whole: dict[str, Any]) -> Iterator[bytes]:
+    """What the checksum may be of where a program has laid the file out anew."""
+    yield _dumped(whole)
+    if isinstance(whole.get("rows"), list):
+        yield _laid_out(whole.get("recording"), whole["rows"])
+
+
+def _by_lines(text: bytes) -> dict[str, Any] | None:
+    """A file's content where it is laid out as `written` does it, each row its text; None where it is not."""
+    head, *rows = text.strip().split(b"\n")
+    if not (head.endswith(b'"rows":[') and rows and rows.pop() == b"]}"):
+        return None
+    try:
+        whole = json.loads(head + b"]}")
+    except (ValueError, RecursionError):
+        return None
+    return {**whole, "rows": rows} if isinstance(whole, dict) else None
 
 
 def _text(content: bytes, place: str) -> bytes:
@@ -130,8 +157,8 @@ def _text(content: bytes, place: str) -> bytes:
     return text
 
 
-def _dumped(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, separators=(",", ":")).encode()
+def _dumped(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _checksum(text: bytes) -> str:
@@ -149,7 +176,7 @@ class _Reader:
         """All but its programs. Raises `SpecError`."""
         with self.of_schema():
             number = self.whole["recording"]["row"]
-            row = self.whole["rows"][number]
+            row = self.whole["rows"][number] = self.parsed(number)
             at = 1 + Recording._fields.index("programs")
             programs, row[at] = _Programs(self, list(row[at])), []
             recording = self.row(number)
@@ -180,16 +207,20 @@ class _Reader:
             return self.made[number]
         return value
 
+    def parsed(self, number: int) -> Any:
+        row = self.whole["rows"][number]
+        return json.loads(row.removesuffix(b",")) if isinstance(row, bytes) else row
+
     def row(self, number: int) -> Any:
-        place, *stated = self.whole["rows"][number]
+        place, *stated = self.parsed(number)
         kind = KINDS[place] if type(place) is int and place >= 0 else None
         if kind is None:
             raise ValueError
-        fields = [self.referred(each, number) for each in stated]
+        fields = [self.referred(each, number) if type(each) in (list, dict) else each for each in stated]
         checks = CHECKS[kind]
         if not len(checks) - SINCE.get(kind, 0) <= len(fields) <= len(checks):
             raise ValueError
-        return kind(*[check(field) for check, field in zip(checks, fields, strict=False)])
+        return kind(*[_checked(field, check) for field, check in zip(fields, checks, strict=False)])
 
 
 class _Programs(Sequence[Program]):
@@ -215,11 +246,19 @@ class _Programs(Sequence[Program]):
             return program
 
 
-Check = Callable[[Any], Any]
+Check = frozenset[type] | Callable[[Any], Any]
+"""Types that a value may have; or what takes a value, and raises `ValueError` for others."""
+
+
+def _checked(value: Any, check: Check) -> Any:
+    if not isinstance(check, frozenset):
+        return check(value)
+    if type(value) not in check:
+        raise ValueError
+    return value
 
 
 def _check_of(annotation: Any) -> Check:
-    """What takes a value of the type, and raises `ValueError` for others."""
     origin, of = get_origin(annotation), get_args(annotation)
     if origin in (UnionType, Union):
         return _one_of([_check_of(each) for each in of])
@@ -229,21 +268,18 @@ def _check_of(annotation: Any) -> Check:
         return _tuple_of([_check_of(each) for each in of if each is not ...], many=of[-1] is ...)
     if origin in (dict, Mapping) or getattr(origin, "__name__", "") == "Mapping":
         return _mapping_of(_check_of(of[0]), _check_of(of[1]))
-    kinds = {float: (int, float)}.get(annotation, (NoneType if annotation is None else annotation,))
-
-    def check(value: Any) -> Any:
-        if type(value) not in kinds:
-            raise ValueError
-        return value
-
-    return check
+    return frozenset({float: (int, float)}.get(annotation, (NoneType if annotation is None else annotation,)))
 
 
 def _one_of(checks: list[Check]) -> Check:
+    types = [each for each in checks if isinstance(each, frozenset)]
+    if len(types) == len(checks):
+        return frozenset[type]().union(*types)
+
     def check(value: Any) -> Any:
         for each in checks:
             try:
-                return each(value)
+                return _checked(value, each)
             except ValueError:
                 continue
         raise ValueError
@@ -252,10 +288,16 @@ def _one_of(checks: list[Check]) -> Check:
 
 
 def _tuple_of(checks: list[Check], *, many: bool) -> Check:
+    types = checks[0] if many and isinstance(checks[0], frozenset) else None
+
     def check(value: Any) -> Any:
         if type(value) is not tuple or not (many or len(value) == len(checks)):
             raise ValueError
-        return tuple([(checks[0] if many else checks[at])(each) for at, each in enumerate(value)])
+        if types is None:
+            return tuple([_checked(each, checks[0] if many else checks[at]) for at, each in enumerate(value)])
+        if not types.issuperset(map(type, value)):
+            raise ValueError
+        return value
 
     return check
 
@@ -263,7 +305,7 @@ def _tuple_of(checks: list[Check], *, many: bool) -> Check:
 def _mapping_of(key_check: Check, check_value: Check) -> Check:
     def check(value: Any) -> Any:
         pairs = value.items() if isinstance(value, dict) else value
-        return {key_check(key): check_value(each) for key, each in pairs}
+        return {_checked(key, key_check): _checked(each, check_value) for key, each in pairs}
 
     return check
 
