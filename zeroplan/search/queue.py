@@ -7,7 +7,7 @@ gathered parameters beside them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
@@ -66,7 +66,8 @@ class ConfigurationQueue:
         more layers that run again is hardly faster, and comes up afterwards.
         """
         lean = self.objective == LEAST_MEMORY
-        closer = (self.held, self._leanest_bytes) if lean else (self.operators, self.passes, self._fastest_step)
+        closer: tuple[Callable[[Configuration], float | None], ...]
+        closer = (self.held, self._leanest_bytes) if lean else (self.operators, self._traced, self._fastest_step)
         turn = count()
         waiting: list[tuple[float, tuple[Any, ...], int, int, _Family]] = []
 
@@ -75,7 +76,7 @@ class ConfigurationQueue:
                 heappush(waiting, (bound, family.last.tie_break(family.last.at()), next(turn), 0, family))
 
         for members in [[one] for one in self.space.configurations()] if lean else families(self.space):
-            wait(_Family(self._holding(members)), 0.0)
+            wait(_Family(members), 0.0)
         while waiting:
             bound, simplest, _turn, level, family = heappop(waiting)
             if bound > self.limit:
@@ -105,6 +106,13 @@ class ConfigurationQueue:
     def passes(self, configuration: Configuration) -> float:
         """Seconds of the passes, without traffic, offload and update."""
         return self._computing(configuration, traced=True)
+
+    def _traced(self, configuration: Configuration) -> float | None:
+        """The same; None, and no trace, where there is no room for what is held between steps."""
+        if not fits_held(configuration.minimum_memory, self.evaluator.reserve):
+            self.without_room += 1
+            return None
+        return self.passes(configuration)
 
     def _computing(self, configuration: Configuration, *, traced: bool) -> float:
         key = (*configuration.computes, traced)
@@ -139,12 +147,6 @@ class ConfigurationQueue:
         """Whether there is room with the numbers that hold least; counts those without."""
         there = has_room(configuration, self.evaluator.reserve)
         self.without_room += not there
-        return there
-
-    def _holding(self, family: list[Configuration]) -> list[Configuration]:
-        """Those whose GPUs have room for what is held between steps; counts the others."""
-        there = [one for one in family if fits_held(one.minimum_memory, self.evaluator.reserve)]
-        self.without_room += len(family) - len(there)
         return there
 
     def _with_room(self, family: list[Configuration]) -> list[Configuration]:
