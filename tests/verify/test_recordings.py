@@ -277,7 +277,7 @@ def test_other_files_are_refused_in_one_line(recording):
         "a line of nothing": altered_line(content, lambda line: b""),
         "a line of depth": altered_line(content, lambda line: b"[" * 10**5),
         "a line with text for a number": altered_line(content, lambda line: line.replace(b",7", b',"7"', 1) if b",7" in line else b'[0,"7"],'),
-        "a line that is altered": content.replace(b"\n[", b"\n[ ", 1),
+        "a line that is altered": content.replace(b"\n[", b"\n[1", 1),
         "fewer lines": b"\n".join((*content.split(b"\n")[:-3], b"]}")),
     }  # fmt: skip
     for name, file in files.items():

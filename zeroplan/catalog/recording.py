@@ -111,9 +111,9 @@ def model_from_file(path: Path, *, source: str, name: str = "") -> Model:
 def read(content: bytes, place: str) -> Recording:
     """The recording that a file's bytes are. Raises `SpecError`."""
     text = _text(content, place)
-    lines = _by_lines(text)
+    checksum = _checksum(b"{" + text[text.find(b'"recording":') :].strip())
     try:
-        whole = lines or json.loads(text)
+        whole = _by_lines(text, checksum) or json.loads(text)
     except (ValueError, RecursionError) as error:
         raise SpecError(place, CUT_OFF, EXPECTED, WRITE) from error
     if not isinstance(whole, dict) or "zeroplan_trace" not in whole:
@@ -122,8 +122,7 @@ def read(content: bytes, place: str) -> Recording:
     if version != SCHEMA:
         raise SpecError(place, f"a recording of schema {version!r}", f"schema {SCHEMA}", WRITE)
     stated = whole.pop("checksum", None)
-    as_it_stands = b"{" + text[text.find(b'"recording":') :].strip()
-    if stated != _checksum(as_it_stands) and (lines or stated not in map(_checksum, _other_layouts(whole))):
+    if stated != checksum and stated not in map(_checksum, _other_layouts(whole)):
         raise SpecError(place, "a recording that was altered", "one whose checksum is that of its content", WRITE)
     return _Reader(place, whole).recording()
 
@@ -135,8 +134,8 @@ def _other_layouts(whole: dict[str, Any]) -> Iterator[bytes]:
         yield _laid_out(whole.get("recording"), whole["rows"])
 
 
-def _by_lines(text: bytes) -> dict[str, Any] | None:
-    """A file's content where it is laid out as `written` does it, each row its text; None where it is not."""
+def _by_lines(text: bytes, checksum: str) -> dict[str, Any] | None:
+    """A file's content where it is as `written` laid it out, each row its text; None where it is not."""
     head, *rows = text.strip().split(b"\n")
     if not (head.endswith(b'"rows":[') and rows and rows.pop() == b"]}"):
         return None
@@ -144,7 +143,8 @@ def _by_lines(text: bytes) -> dict[str, Any] | None:
         whole = json.loads(head + b"]}")
     except (ValueError, RecursionError):
         return None
-    return {**whole, "rows": rows} if isinstance(whole, dict) else None
+    is_same = isinstance(whole, dict) and whole.get("checksum") == checksum
+    return {**whole, "rows": rows} if is_same else None
 
 
 def _text(content: bytes, place: str) -> bytes:
