@@ -23,7 +23,7 @@ from zeroplan.verify.cases import draw
 
 CHANGES = {
     "stage": (0, 1, 2, 3), "precision": ("bf16", "fp16", "fp32"), "optimizer": ("adamw", "sgd", "lion", "muon"),
-    "micro_batch": (1, 2, 3), "grad_accum": (1, 2, 3, 4), "checkpointing": ("none", "full", "every-2"),
+    "micro_batch": (1, 2, 3), "grad_accum": (1, 2, 3, 4), "checkpointing": ("none", "selective", "full", "every-2"),
     "attention": ("sdpa", "eager", "flash_attention_2"), "reduce_bucket_size": (1000, 100_000, 500_000_000),
     "allgather_bucket_size": (1000, 10**9), "prefetch_bucket_size": (0, 12_344, 10**6),
     "param_persistence_threshold": (0, 1000, 10**5), "max_live_parameters": (0, 10**4, 10**9),

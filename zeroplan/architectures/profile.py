@@ -54,12 +54,14 @@ class TracedProfile(TreeProfile):
     """The profile of a described family: its step run on tensors without numbers, the latest remembered."""
 
     def __init__(
-        self, root: Module, model_type: str, config: Config | None, build: Callable[[Any], Module]
+        self, root: Module, model_type: str, config: Config | None, build: Callable[[Any], Module],
+        orders: list[Execution] | None = None,
     ) -> None:  # fmt: skip
         """`root`: the tree that `build` makes of the config; `model_type`: the described family whose class names the
-        modules have. Without a config the tree's sizes have no names.
+        modules have. Without a config the tree's sizes have no names. `orders`: those known of the model's other trees.
         """
         self._root, self._model_type, self.config, self.build = root, model_type, config, build
+        self.orders = [] if orders is None else orders
         self.executions, self.walked = cache(self._execution), cache(self._walked)
         self.timelines = lru_cache(maxsize=KEPT_TIMELINES)(self._timeline)
         self.expanded = lru_cache(maxsize=KEPT_TRACES)(self._expanded)
@@ -116,9 +118,13 @@ class TracedProfile(TreeProfile):
         self, paths: frozenset[str], eager: bool, flash: bool, kernels: str, recomputing: Recomputing,
         frozen: frozenset[int],
     ) -> Execution:  # fmt: skip
-        return execution(
+        order = execution(
             self.root, paths, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing, frozen=frozen
         )
+        known = next((each for each in self.orders if each == order), None)
+        if known is None:
+            self.orders.append(order)
+        return known or order  # one object for all that are equal, by which what is counted of it is remembered
 
     def timeline(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         return self.timelines(request, leaves)

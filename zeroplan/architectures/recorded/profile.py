@@ -28,6 +28,7 @@ class RecordedProfile(TreeProfile):
     def __init__(self, recording: Recording, source: str, changes: tuple[Change, ...] = ()) -> None:
         """`source`: the file."""
         self.recording, self.source, self.changes = recording, source, changes
+        self.orders: list[Execution] = []
         self.traced = cache(self._traced)
 
     @property
@@ -44,7 +45,7 @@ class RecordedProfile(TreeProfile):
     def _traced(self, at: int) -> TracedProfile:
         """Of one of the variants."""
         build = partial(_built, self.recording, self.recording.variants[at], self.changes)
-        return TracedProfile(build(None), self.model_type, None, build)
+        return TracedProfile(build(None), self.model_type, None, build, self.orders)
 
     def of(self, request: TimelineRequest) -> TracedProfile:
         """The profile of what the request runs. Raises `SpecError` where that was not recorded."""

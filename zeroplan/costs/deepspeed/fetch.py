@@ -48,7 +48,7 @@ def _beside_thresholds(strategy: Strategy) -> Hashable:
     buffers = params and params._replace(buffer_size=DEFAULT_SIZE, buffer_count=buffer_count(params))
     return (
         strategy.param_persistence_threshold, strategy.model_persistence_threshold,
-        strategy.recomputing, strategy.kernels, strategy.stage == 3,
+        strategy.recomputing.every and strategy.recomputing, strategy.kernels, strategy.stage == 3,
         _micro_steps_that_differ(strategy), strategy.all_reduce_for_fetch, strategy.allgather_sequential,
         on_nvme and (buffers, strategy.sub_group_size, strategy.aio_block_size, strategy.element_bytes),
         groups_key(strategy), strategy.hpz_partition_size, strategy.autocast_dtype,
