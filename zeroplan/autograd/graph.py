@@ -74,6 +74,7 @@ def save_for_backward(node: Node | None, *tensors: Tensor | None) -> None:
 
 
 def _packed(node: Node, tensor: Tensor) -> Any:
+    """The tensor without its gradient, or what the checkpoint around has in its place."""
     log_saved(node, tensor)
     if (checkpoint := tensor.memory.checkpoint) is None:
         return tensor.detach()

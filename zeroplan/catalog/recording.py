@@ -259,6 +259,7 @@ def _checked(value: Any, check: Check) -> Any:
 
 
 def _check_of(annotation: Any) -> Check:
+    """What takes values of the type."""
     origin, of = get_origin(annotation), get_args(annotation)
     if origin in (UnionType, Union):
         return _one_of([_check_of(each) for each in of])

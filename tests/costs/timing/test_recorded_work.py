@@ -8,6 +8,7 @@ import pytest
 
 from zeroplan.architectures.recorded.model import recorded_model
 from zeroplan.catalog import presets, recording
+from zeroplan.costs.passes import timeline_request
 from zeroplan.costs.timing import work as counted
 from zeroplan.costs.timing.work import RecordedFlops, recorded_flops, work
 from zeroplan.request.options import Options
@@ -52,6 +53,21 @@ def test_layers_with_a_state_have_no_attention(monkeypatch: pytest.MonkeyPatch) 
     recorded = work(one)
     monkeypatch.setattr(counted, "recorded_flops", lambda _job: None)
     assert recorded.attention == pytest.approx(work(one).attention * 6 / 16, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gemma-4-31b", "qwen2.5-vl-7b", "olmo-3-7b", "t5-base", "nemotron-3-nano-30b-a3b"])
+def test_forward_multiplies_as_much_whatever_runs_again(name: str) -> None:
+    """For one trace serves all: with checkpointing too, of which Gemma 4 has programs of its own, and at stage 3."""
+    flops = set()
+    for kind in ("none", "full", "every-3"):
+        for stage in ("2", "3"):
+            one = job(name, gpus="8", stage=stage, seq="1024", micro_batch="2", checkpointing=kind)
+            request = timeline_request(one)
+            causal, both_ways = (one.model.profile.flops(request, causal=each) for each in (True, False))
+            assert causal
+            assert both_ways
+            flops.add((causal.forward, both_ways.forward))
+    assert len(flops) == 1
 
 
 def test_described_models_are_counted_by_their_tensors() -> None:

@@ -155,7 +155,7 @@ def _saves_views(program: Program) -> bool:
 
 
 def _order(program: Program, idle: frozenset[int]) -> Iterator[str]:
-    """What is read of parameters and buffers, modules and saved tensors."""
+    """What is read of parameters and buffers, modules and saved tensors; `idle`: as `Known` has it."""
     seen: set[str] = set()
     for at, step in enumerate(program.steps):
         if isinstance(step, Operator):

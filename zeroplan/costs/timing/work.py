@@ -166,18 +166,21 @@ class RecordedFlops(NamedTuple):
     """Causal: of a token and those before it."""
 
 
+def recorded_flops(job: Job) -> RecordedFlops | None:
+    """What a recorded model's operators multiply: images, sound and an encoder's tokens are other tokens than those of
+    `--seq`, and layers with a state have no attention. None for described models.
+    """
+    return _recorded_flops(job) if job.model.is_recorded else None
+
+
 def _what_forward_multiplies(job: Job) -> tuple[Hashable, ...]:
     """Neither what runs again in backward nor stage 3's linear function changes forward's products."""
     return job.model, timeline_request(job)._replace(recomputing=PLAIN, zero_linear=False)
 
 
 @cached_by(_what_forward_multiplies, max_size=64)
-def recorded_flops(job: Job) -> RecordedFlops | None:
-    """What the recorded operators multiply: images, sound and an encoder's tokens are other tokens than those of
-    `--seq`, and layers with a state have no attention. None for described models.
-    """
-    if not job.model.is_recorded:
-        return None
+def _recorded_flops(job: Job) -> RecordedFlops | None:
+    """None too where the trace has no count."""
     request = timeline_request(job)._replace(kernels="transformers")
     for attention in ("sdpa", "eager") if job.strategy.flash else (request.attention,):
         try:
