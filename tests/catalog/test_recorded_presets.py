@@ -102,6 +102,16 @@ def test_it_is_planned(zeroplan, name):
     assert ("audio" in ran.json["scope"]["excluded"]) == bool(model.images)
 
 
+def test_images_that_cannot_be_recorded_are_refused_for_what_they_are(zeroplan, monkeypatch):
+    """Where torch and transformers are, the command that records would say the same."""
+    why = "found 364x360, expected what this model takes: 364x364"
+    monkeypatch.setattr("zeroplan.catalog.kept_recordings.installed", lambda: ("2.14.1", "5.24.0"))
+    monkeypatch.setattr("zeroplan.catalog.kept_recordings.recorded", lambda *_of: why)
+    ran = zeroplan("estimate", "--model", "llava-1.5-7b", "--images", "1", "--image-size", "364x360")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"zeroplan: llava-1.5-7b with 1 image of 364x360 pixels: {why}\n"
+
+
 def test_other_images_are_another_recording(zeroplan, monkeypatch):
     monkeypatch.setattr("zeroplan.catalog.kept_recordings.installed", lambda: None)
     for name in ("qwen3-vl-8b", "Qwen/Qwen3-VL-8B-Instruct"):

@@ -159,10 +159,12 @@ def _with_sizes(known: Model, sizes: InputSizes, place: str) -> Model:
 
 def _recorded(content: dict[str, Any], place: str, label: str, sizes: InputSizes) -> Model:
     """A model with inputs of such sizes. Raises `SpecError` where it cannot be recorded."""
-    from zeroplan.catalog.kept_recordings import recorded
+    from zeroplan.catalog.kept_recordings import installed, recorded
 
     known = recorded(content, label, place, sizes)
     if isinstance(known, str):
+        if installed():  # a command that records would say the same
+            raise ZeroplanError(f"{place} with {sizes.line}: {known}")
         command = f"zeroplan trace {place} {sizes.options}, where they are, and --model its file"
         what = "a model of images" if sizes.images else f"a model with {sizes.line}"
         raise SpecError(place, f"{what} that is not recorded: {known}", "its recording", command)
