@@ -148,7 +148,7 @@ OF_IMAGES = {
 """What config.json says, and images that it takes."""
 OF_WORDS = """
     afmoe apertus arcee bart bamba biogpt blenderbot-small camembert codegen cohere cohere2 cwm deberta deberta-v2
-    distilbert doge electra ernie ernie4_5 ernie4_5_moe exaone4 falcon_h1 falcon_mamba flex_olmo gemma4_text glm glm4
+    deepseek_v4 distilbert doge electra ernie ernie4_5 ernie4_5_moe exaone4 falcon_h1 falcon_mamba flex_olmo gemma4_text glm glm4
     glm4_moe glm_moe_dsa granite granitemoe granitemoehybrid granitemoeshared helium hunyuan_v1_dense hunyuan_v1_moe
     jamba kimi_linear lfm2 llama4_text mamba mamba2 marian mbart minimax_m2 ministral modernbert mpnet mpt mt5 nanochat
     nemotron nemotron_h olmo3 olmoe pegasus persimmon phimoe qwen3_5_text qwen3_next rembert roberta

@@ -40,6 +40,8 @@ from zeroplan.verify.task import WORDS, Task, class_of, task_of
 
 WINDOWS = ("sliding_window", "attention_chunk_size", "local_attention")
 CHUNKS = ("chunk_size", "mamba_chunk_size")
+COMPRESSED = "compress_rates"
+"""By kind of layer (DeepSeek-V4)."""
 DELTA_RULE = ("linear_num_value_heads", "linear_num_heads", "linear_attn_config")
 """What configs say of layers whose chunks fla's kernels cut, whatever a config says."""
 USUAL_FFN = 4
@@ -235,8 +237,10 @@ def windows(text: Any) -> tuple[int, ...]:
 
 
 def chunk(text: Any) -> int:
-    """Tokens that layers with a state take together; 1: each by itself, or all."""
-    stated = [each for each in (_stated(text, name) for name in CHUNKS) if isinstance(each, int)]
+    """Tokens that layers with a state, or that compress keys, take together; 1: each by itself, or all."""
+    rates = _stated(text, COMPRESSED)
+    each_kind = rates.values() if isinstance(rates, dict) else ()
+    stated = [each for each in (*(_stated(text, name) for name in CHUNKS), *each_kind) if isinstance(each, int)]
     delta_rule = any(_stated(text, name) for name in DELTA_RULE)
     return lcm(1, *stated, *([CHUNK] if delta_rule else []))
 
