@@ -66,8 +66,9 @@ class ConfigurationQueue:
         more layers that run again is hardly faster, and comes up afterwards.
         """
         lean = self.objective == LEAST_MEMORY
+        by_seconds = self.operators, self._passes_with_room, self._fastest_step
         closer: tuple[Callable[[Configuration], float | None], ...]
-        closer = (self.held, self._leanest_bytes) if lean else (self.operators, self._traced, self._fastest_step)
+        closer = (self.held, self._leanest_bytes) if lean else by_seconds
         turn = count()
         waiting: list[tuple[float, tuple[Any, ...], int, int, _Family]] = []
 
@@ -107,8 +108,8 @@ class ConfigurationQueue:
         """Seconds of the passes, without traffic, offload and update."""
         return self._computing(configuration, traced=True)
 
-    def _traced(self, configuration: Configuration) -> float | None:
-        """The same; None, and no trace, where there is no room for what is held between steps."""
+    def _passes_with_room(self, configuration: Configuration) -> float | None:
+        """Seconds of the passes; None, and no trace for them, where there is no room for what is held between steps."""
         if not fits_held(configuration.minimum_memory, self.evaluator.reserve):
             self.without_room += 1
             return None

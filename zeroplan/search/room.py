@@ -58,8 +58,8 @@ def fits_held(job: Job, reserve: float | None) -> bool:
 
 def fits_by_bound(job: Job, reserve: float | None) -> bool:
     """Whether the card has room for so much."""
-    limit = gpu_limit(job, reserve)
-    return limit is None or (fits_held(job, reserve) and total(resident(job)) + _activations(job) <= limit)
+    limit, held = gpu_limit(job, reserve), total(resident(job))
+    return limit is None or (held <= limit and held + _activations(job) <= limit)  # the last takes a trace of the model
 
 
 def fits_gathered(job: Job, reserve: float | None) -> bool:

@@ -86,7 +86,7 @@ def words_of(config: Any, height: int, width: int) -> int:
     if stated and config.model_type not in NECKS:
         return int(stated)
     vision = config.vision_config
-    joined = NECKS[config.model_type] if config.model_type in NECKS else getattr(config, "downsample_factor", 1)
+    joined = NECKS.get(config.model_type, getattr(config, "downsample_factor", 1))
     side = (vision.patch_size if isinstance(vision.patch_size, int) else vision.patch_size[0]) * joined
     return (height // side) * (width // side)
 
@@ -217,7 +217,10 @@ def unpadded_once(config: Any, images: Images, batch: int, dtype: torch.dtype) -
 
 
 def most_squares(config: Any) -> int:
-    """Of LLaVA-OneVision's grids. Raises `SpecError` for a name that its class does not take."""
+    """Squares of the largest grid that LLaVA-OneVision's `vision_aspect_ratio` (anyres_max_9) allows for an image.
+
+    Raises `SpecError` for a value that its class does not take.
+    """
     name, number = config.vision_aspect_ratio, config.vision_aspect_ratio.removeprefix("anyres_max_")
     if not number.isdigit():
         raise SpecError("vision_aspect_ratio", shown(name), "anyres_max_ and a number", "anyres_max_9")

@@ -207,7 +207,7 @@ def sizes_of(config: Any, task: Task, stated: InputSizes, place: str) -> InputSi
     """With the tokens that an image takes; a target is as long as its source where nobody says. Raises `SpecError` for
     the target of what is no encoder-decoder of words.
     """
-    images, target = stated.recorded.images, stated.recorded.target
+    images, target, _is_as_long = stated.recorded
     if config.is_encoder_decoder and task.takes == WORDS and task.labels == IDS:
         target = target or AS_LONG
     elif target is not None:
