@@ -70,6 +70,19 @@ def test_every_neighbour_changes_one_thing_and_lost():
             assert "too many" in rejected.reason
 
 
+@pytest.mark.parametrize(("model", "gib"), [
+    ("llama-3.2-1b", 20), ("qwen2.5-7b", 37), ("qwen2.5-7b", 75), ("llama-2-13b", 37), ("qwen3-30b-a3b", 75),
+])  # fmt: skip
+def test_the_closest_neighbours_are_the_first_of_all(model, gib):
+    """Where fewer fit than are wanted too: 13B on 8 GPUs of 40 GB has two."""
+    found = plan(job(model, gpus=8, capacity=gib * GiB), {}, reserve=0.0, compared=True)
+    assert found.chosen
+    of_all = [(one.change, one.reason, one.candidate.strategy) for one in found.rejected]
+    for count in range(7):
+        closest = [(one.change, one.reason, one.candidate.strategy) for one in found.closest(count)]
+        assert closest == of_all[:count]
+
+
 def test_the_name_of_a_plan_says_what_share_is_offloaded():
     one = job("llama-3.2-1b", gpus=8, stage=3, offload_optimizer=Offload("cpu", ratio=0.2), offload_param=Offload("cpu"))
     assert label(evaluate(one, 0.0)) == "ZeRO-3, micro-batch 1, optimizer on cpu, ratio 0.2, parameters on cpu"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from zeroplan.clock import COMPUTE
@@ -13,6 +15,7 @@ from zeroplan.search import (
     SearchSummary,
     Space,
     best,
+    closest,
     evaluate,
     fits_any,
     front,
@@ -58,11 +61,50 @@ class Suggestion(NamedTuple):
     candidate: Candidate
 
 
-class Plan(NamedTuple):
+class Neighbours(NamedTuple):
+    """What is one change away from a plan: counted where somebody reads it."""
+
+    space: Space
+    chosen: Candidate
+    reserve: float | None
+    objective: str
+
+    def every(self) -> tuple[Rejected, ...]:
+        """Each, and what it lost by; those that fit come first, of these what lost least."""
+        lost = map(self._rejected, neighbours(self.space, self.chosen, self.reserve))
+        return tuple(sorted(lost, key=_leanest_first if self.objective == LEAST_MEMORY else _by_loss))
+
+    def closest(self, count: int) -> tuple[Rejected, ...]:
+        """The first of them, without counting all where so many fit."""
+        if self.objective == FASTEST and len(some := closest(self.space, self.chosen, self.reserve, count)) == count:
+            return tuple(map(self._rejected, some))
+        return self.every()[:count]
+
+    def _rejected(self, changed: tuple[str, Candidate]) -> Rejected:
+        change, other = changed
+        reason = _in_bytes if self.objective == LEAST_MEMORY else _in_seconds
+        return Rejected(other, reason(other, self.chosen) if other.fit.accepted else other.fit.shortage, change)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a search chose and what it rejected."""
+
     chosen: Candidate | None
-    rejected: tuple[Rejected, ...]
-    searched: SearchSummary = SearchSummary(None)
+    searched: SearchSummary
     objective: str = FASTEST
+    neighbours: Neighbours | None = None
+    nearest: tuple[Rejected, ...] = ()
+    """What is nearest to fitting where nothing does."""
+
+    @cached_property
+    def rejected(self) -> tuple[Rejected, ...]:
+        """Neighbours of the plan and what they lost by, or what is nearest to fitting."""
+        return self.neighbours.every() if self.neighbours else self.nearest
+
+    def closest(self, count: int) -> tuple[Rejected, ...]:
+        """The first of those."""
+        return self.neighbours.closest(count) if self.neighbours else self.nearest[:count]
 
 
 def label(candidate: Candidate) -> str:
@@ -89,18 +131,12 @@ def plan(
 
     `LEAST_MEMORY` as the objective: that which needs fewest bytes of a GPU; of equally lean ones the fastest.
 
-    `compared`: with its neighbours, and what they lost by.
+    `compared`: with its neighbours.
     """
-    lean, free = objective == LEAST_MEMORY, free_space(job, fixed)
+    free = free_space(job, fixed)
     summary = best(free, reserve, objective)
-    if summary.best is None or not compared:
-        return Plan(summary.best, (), summary, objective)
-    others, reason = neighbours(free, summary.best, reserve), _in_bytes if lean else _in_seconds
-    lost = [
-        Rejected(other, other.fit.shortage if not other.fit.accepted else reason(other, summary.best), change)
-        for change, other in others
-    ]
-    return Plan(summary.best, tuple(sorted(lost, key=_leanest_first if lean else _by_loss)), summary, objective)
+    around = Neighbours(free, summary.best, reserve, objective) if summary.best and compared else None
+    return Plan(summary.best, summary, objective, around)
 
 
 def nearest_to_fitting(job: Job, fixed: dict[str, Any], reserve: float | None) -> tuple[Rejected, ...]:

@@ -153,7 +153,7 @@ def test_json_with_tabs(node):
 
 
 @pytest.mark.parametrize(("text", "found"), [
-    ('{"gpus_per_node": 8,}', "node.json:1:21: found text that is not JSON"), ("", "an empty file"), ("[8]", "expected a node"),
+    ('{"gpus_per_node" 8}', "node.json:1:18: found text that is not JSON"), ("", "an empty file"), ("[8]", "expected a node"),
     ('{"gpus_per_node": 8, "gpus_per_node": 4}', "'gpus_per_node' twice"),
     ('{\n"gpus_per_node": 8,\n"hop": {"value": "1e9 s", "source": "s", "date": "2026-11-24", "evidence": "measured"}}',
      "node.json, line 3, hop: found '1e9 s'"),

@@ -31,7 +31,7 @@ from zeroplan.architectures.lora import (
     TableToSave,
 )
 from zeroplan.architectures.model import of_tree
-from zeroplan.architectures.module import Conv1D, Embedding, Linear, LookUp, Module, Unary, replace_module
+from zeroplan.architectures.module import Conv1D, Embedding, Linear, LookUp, Module, Unary, replace_module, tree
 from zeroplan.architectures.profile import TreeProfile
 from zeroplan.architectures.quantized import QuantizedLinear
 from zeroplan.errors import ContradictionError, shown
@@ -60,8 +60,8 @@ def with_adapter(model: Model, adapter: Adapter) -> Model:
     changed = profile.changed(lambda root: adapted(root, adapter, profile.model_type, model.name))
     fields = of_tree(changed)
     trains = [_trains(tensor.name, adapter) for tensor in fields["tensors"]]
-    wrapped = {path for path, module in changed.root.named_modules() if isinstance(module, WITH_BIAS)}
     if adapter.bias == LORA_ONLY:
+        wrapped = {path for path, module in tree(changed.root) if isinstance(module, WITH_BIAS)}
         for at, tensor in enumerate(fields["tensors"]):
             path, _dot, last = tensor.name.rpartition(".base_layer.")
             trains[at] = trains[at] or (last == "bias" and path in wrapped)
@@ -90,7 +90,7 @@ def unmatched(model: Model, adapter: Adapter) -> list[str]:
     assert isinstance(profile, TreeProfile)
     if isinstance(adapter.target_modules, str):
         return []
-    paths = [path for path, _module in profile.root.named_modules()]
+    paths = [path for path, _module in tree(profile.root)]
     known = old_names(profile.model_type)
     named = (name for name in adapter.target_modules if name not in known)
     return [name for name in named if not any(map(matching((name,)), paths))]

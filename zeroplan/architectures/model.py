@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from zeroplan.architectures.config import Config
-from zeroplan.architectures.module import Linear, Module, tree
+from zeroplan.architectures.module import Linear, Module, tree, tree_parameters
 from zeroplan.architectures.profile import TracedProfile, TreeProfile
 from zeroplan.architectures.registry import family, language_model
 from zeroplan.architectures.shape import shape_of
@@ -68,7 +68,7 @@ def of_tree(profile: TreeProfile) -> dict[str, Any]:
     viewed = {parameter for module, parameter in owners if module.saves_views}
     viewed -= {id(p) for _path, module in tree(root) for p in module.parametrized}
     linear = {parameter for module, parameter in owners if module.transformers_class == Linear.transformers_class}
-    uses, named = Counter(parameter for _module, parameter in owners), list(root.named_parameters())
+    uses, named = Counter(parameter for _module, parameter in owners), tree_parameters(root)
     tensors = tuple([
         ParameterSpec(
             path, p.shape, p.elements, id(p) in viewed, id(p) in linear, trainable=p.trains and p.packed is None,

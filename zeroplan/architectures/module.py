@@ -189,6 +189,12 @@ def tree(root: Module) -> list[tuple[str, Module]]:
     return list(root.named_modules())
 
 
+@lru_cache(maxsize=KEPT_TREES)
+def tree_parameters(root: Module) -> list[tuple[str, Parameter]]:
+    """`named_parameters` of a whole model, listed once."""
+    return list(root.named_parameters())
+
+
 def replace_module(modules: dict[str, Module], path: str, by: Module) -> None:
     """Put another module in one's place, in the order in which that was registered; `modules`: all of the tree."""
     parent, _dot, name = path.rpartition(".")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.identical_layers import checkpointed_layers, input_embeddings, representatives
-from zeroplan.architectures.module import KEPT_TREES, Module
+from zeroplan.architectures.module import KEPT_TREES, Module, tree_parameters
 from zeroplan.autograd.autocast import autocast
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.log import FREED, MADE, Log
@@ -52,7 +52,7 @@ class Trace(NamedTuple):
 @lru_cache(maxsize=KEPT_TREES)
 def identities(root: Module, places: frozenset[int]) -> frozenset[int]:
     """Parameters of a tree, by their places among `named_parameters`."""
-    return frozenset(id(p) for place, (_name, p) in enumerate(root.named_parameters()) if place in places)
+    return frozenset(id(p) for place, (_name, p) in enumerate(tree_parameters(root)) if place in places)
 
 
 def run_of(request: TimelineRequest, root: Module) -> ForwardRun:

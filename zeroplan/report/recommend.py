@@ -79,7 +79,7 @@ def _predicted() -> Text:
 def summary(job: Job, plan: Plan, run: TrainingRun | None = None) -> Text:
     what = f"{title(job.model)} on {gpus(job)}"
     if plan.chosen is None:
-        nearest = plan.rejected[0]
+        nearest = plan.nearest[0]
         return Text(f"{what}: nothing fits. Nearest: {label(nearest.candidate)} {nearest.reason}.", style="bold red")
     fit = plan.chosen.fit.gpu
     room = f" of {gib(fit.capacity)}" if fit.capacity is not None else ""

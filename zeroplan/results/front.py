@@ -90,7 +90,7 @@ class Plans(Recommendation):
 
 def _alone(rows: Front, chosen: Candidate) -> Plan:
     """One row as a plan."""
-    return Plan(chosen, (), SearchSummary(chosen, *rows[1:]))
+    return Plan(chosen, SearchSummary(chosen, *rows[1:]))
 
 
 def front(options: Options, goal: Goal, fewest: Fewest | None = None) -> Plans | None:

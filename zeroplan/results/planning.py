@@ -73,17 +73,17 @@ def planned(
     if best.chosen is None:
         best = _where_none_fits(request, job, best, goal, rescue=rescue)
         ways = partial(_ways_out, options, request, job, best, goal) if rescue else tuple
-    if best.chosen is None and not best.rejected:
+    if best.chosen is None and not best.nearest:
         for one in request.jobs():
             ledger(one)  # which says what stops it
     run = _run(best.chosen, wanted) if best.chosen and goal.of_a_run else None
     if fewest and fewest.lack and not best.chosen:
         nearest = fewest.lack.candidate
-        best = best._replace(rejected=(Rejected(nearest, nearest.fit.shortage, label(nearest)),))
+        best = replace(best, nearest=(Rejected(nearest, nearest.fit.shortage, label(nearest)),))
     alternatives = tuple(_why(request, job, constraint, best) for constraint in constraints)
     if best.chosen:
         held = tiers(best.chosen.job, detail=Detail.KINDS)
-        best = best._replace(chosen=replace(best.chosen, held=held))
+        best = replace(best, chosen=replace(best.chosen, held=held))
     assumed = assumed_of(request, job)
     flash = _with_flash(request, best.chosen) if best.chosen and options.attention is None else None
     other = _at_other_stage(request, job, best) if best.chosen and rescue and not constraints else None
@@ -103,14 +103,14 @@ def _where_none_fits(request: Request, job: Job, failed: Plan, goal: Goal, *, re
             return of_all
     if not rescue:
         return failed
-    return failed._replace(rejected=nearest_to_fitting(job, request.fixed, request.reserve))
+    return replace(failed, nearest=nearest_to_fitting(job, request.fixed, request.reserve))
 
 
 def _ways_out(options: Options, request: Request, job: Job, best: Plan, goal: Goal) -> tuple[Suggestion, ...]:
     """What would fit with room to spare, where `best` does not."""
     fixed, reserve, may_lack_host = request.fixed, request.reserve, job.cluster.host_memory is not None
     tell("searching what would fit")
-    nearest = nearest_to_fitting(job, fixed, reserve) if best.chosen and may_lack_host else best.rejected
+    nearest = nearest_to_fitting(job, fixed, reserve) if best.chosen and may_lack_host else best.nearest
     of_host = may_lack_host and any("host" in each.candidate.fit.lacking for each in nearest)
     ways = ways_out(job, fixed, reserve, larger(job.cluster, job.strategy.precision), of_host=of_host)
     return ways if best.chosen else (*_in_4_bit(options, request, goal), *ways)

@@ -138,7 +138,7 @@ def _content(result: Recommendation, stated: Mapping[str, Any], extent: str) -> 
     from zeroplan.report.timeline import notes
 
     plan = result.search_result
-    chosen = plan.chosen or plan.rejected[0].candidate
+    chosen = plan.chosen or plan.nearest[0].candidate
     job, fits = chosen.job, result.verdict != DOES_NOT_FIT
     chosen = replace(chosen, held=tiers(job, detail=Detail.EQUATIONS))
     grid = what_if(stated, chosen, extent)

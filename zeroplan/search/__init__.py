@@ -2,7 +2,7 @@
 
 from zeroplan.search.candidate import Candidate, evaluate
 from zeroplan.search.front import Front, front
-from zeroplan.search.neighbours import nearest, nearest_fitting, neighbours
+from zeroplan.search.neighbours import closest, nearest, nearest_fitting, neighbours
 from zeroplan.search.search import SearchSummary, best, fits_any
 from zeroplan.search.space import Space, space
 
@@ -12,6 +12,7 @@ __all__ = [
     "SearchSummary",
     "Space",
     "best",
+    "closest",
     "evaluate",
     "fits_any",
     "front",

@@ -12,7 +12,8 @@ from zeroplan.clock import Speed, StepTime
 from zeroplan.costs.engines import engine_of
 from zeroplan.costs.ledger import tiers, tiers_within, with_moved
 from zeroplan.costs.timing import is_timed
-from zeroplan.costs.timing.step import step_time
+from zeroplan.costs.timing.computing import computing
+from zeroplan.costs.timing.step import software_of, step_time
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import Fit, fit, gpu_limit
 from zeroplan.ledger import Detail, Ledger, Tier, Tiers
@@ -158,6 +159,14 @@ def fitting(job: Job, reserve: float | None) -> Candidate | None:
         return None
     candidate = Candidate(job, held, fit(job, held, reserve=reserve))
     return candidate if candidate.fit.accepted else None
+
+
+def passes_seconds(job: Job, *, traced: bool = True) -> float:
+    """Seconds of the passes of a step, without traffic, offload and update; not `traced`: without what of forward
+    checkpointing runs again.
+    """
+    alone = computing(job, software_of(job), traced=traced)
+    return job.strategy.micro_steps * (alone.forward.seconds + alone.backward.seconds)
 
 
 def timed(job: Job) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Any
 
-from zeroplan.search.candidate import Candidate, Evaluator
+from zeroplan.costs.timing.computing import layers_again
+from zeroplan.search.candidate import Candidate, Evaluator, passes_seconds
 from zeroplan.search.space import Configuration, Space, Variant
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import STAGES, Strategy
@@ -24,10 +26,59 @@ def neighbours(space: Space, plan: Candidate, reserve: float | None) -> list[tup
     One of each choice that the space has, and in words what it changes; what DeepSpeed refuses is left out.
     """
     evaluator = Evaluator(reserve)
+    return [(change, one) for change, job in _each(space, plan.job) if (one := evaluator.evaluate(job))]
+
+
+def closest(space: Space, plan: Candidate, reserve: float | None, count: int) -> list[tuple[str, Candidate]]:
+    """The fastest of those that fit, and then of those that do not, as far as so many are wanted: what is slower than
+    these by its passes alone is not counted.
+    """
+    evaluator, each = Evaluator(reserve), _each(space, plan.job)
+    fitting = _fastest(_with_room(each, evaluator), evaluator.fitting, count)
+    accepted = {change for change, _one in fitting}
+    others = [one for one in each if one[0] not in accepted] if len(fitting) < count else []
+    return fitting + _fastest(others, evaluator.evaluate, count - len(fitting))
+
+
+def _fastest(
+    each: Iterable[tuple[str, Job]], counted: Callable[[Job], Candidate | None], count: int
+) -> list[tuple[str, Candidate]]:  # fmt: skip
+    """So many of those that `counted` has a candidate for."""
+    fastest: list[tuple[float, int, str, Candidate]] = []
+    waiting = [
+        (_per_sequence(passes_seconds(job), job), place, change, job) for place, (change, job) in enumerate(each)
+    ]
+    for least, place, change, job in sorted(waiting, key=itemgetter(0)):
+        if len(fastest) == count and (not fastest or least > fastest[-1][0]):
+            break
+        if one := counted(job):
+            fastest = sorted([*fastest, (_per_sequence(one.time.total, job), place, change, one)])[:count]
+    return [(change, one) for _seconds, _place, change, one in fastest]
+
+
+def _per_sequence(seconds: float, job: Job) -> float:
+    return seconds / (job.strategy.micro_batch * job.strategy.micro_steps)
+
+
+def _each(space: Space, plan: Job) -> list[tuple[str, Job]]:
+    """What each changes, in words, and the job that comes of it."""
     changed: dict[Strategy, tuple[str, Job]] = {}
-    for change, job in _changed(space, plan.job):
+    for change, job in _changed(space, plan):
         changed.setdefault(job.strategy, (change, job))
-    return [(change, one) for change, job in changed.values() if (one := evaluator.evaluate(job))]
+    return [*changed.values()]
+
+
+def _with_room(each: list[tuple[str, Job]], evaluator: Evaluator) -> list[tuple[str, Job]]:
+    """Those that have room by what is counted most easily; with fewer layers that run again none has more (`room`)."""
+    lacking: set[Strategy] = set()
+    there: set[Strategy] = set()
+    for _change, job in sorted(each, key=lambda one: -layers_again(one[1])):
+        alike = job.strategy if job.strategy.recomputing.attention else job.at(checkpointing="none").strategy
+        if alike not in lacking and evaluator.has_room(job):
+            there.add(job.strategy)
+        else:
+            lacking.add(alike)
+    return [(change, job) for change, job in each if job.strategy in there]
 
 
 def nearest(space: Space, reserve: float | None) -> list[Candidate]:

@@ -16,10 +16,9 @@ from typing import Any
 
 from zeroplan.costs.ledger import resident
 from zeroplan.costs.outside import outside
-from zeroplan.costs.timing.computing import computing, layers_again
-from zeroplan.costs.timing.step import software_of
+from zeroplan.costs.timing.computing import layers_again
 from zeroplan.ledger import total
-from zeroplan.search.candidate import Evaluator
+from zeroplan.search.candidate import Evaluator, passes_seconds
 from zeroplan.search.refinement import GAIN
 from zeroplan.search.room import fits_by_bound, fits_held, has_room, least_needed, those_with_room
 from zeroplan.search.space import Configuration, Space
@@ -118,9 +117,7 @@ class ConfigurationQueue:
     def _computing(self, configuration: Configuration, *, traced: bool) -> float:
         key = (*configuration.computes, traced)
         if key not in self.computing:
-            job = configuration.at()
-            alone = computing(job, software_of(job), traced=traced)
-            self.computing[key] = job.strategy.micro_steps * (alone.forward.seconds + alone.backward.seconds)
+            self.computing[key] = passes_seconds(configuration.at(), traced=traced)
         return self.computing[key]
 
     def _fastest_step(self, configuration: Configuration) -> float | None:

@@ -140,7 +140,7 @@ def _others(
         rows -= 1
     for one in outside[:rows]:
         grid.add_row(f"with {one.change}", f"{_cost(one.candidate, chosen)}: {one.reason.rpartition(': ')[2]}")
-    for lost in plan.rejected[: max(0, rows - len(outside))]:
+    for lost in plan.closest(max(0, rows - len(outside))):
         grid.add_row(re.sub(LONG, _shortened, lost.change), _cost(lost.candidate, chosen))
     return [Text(f"{_proof(plan)} The next best:"), grid] if grid.rows else [Text(_proof(plan))]
 
@@ -220,10 +220,10 @@ def _nothing(
     plan: Plan, ways: Sequence[Suggestion], said: Sequence[str], typed: Sequence[str]
 ) -> tuple[list[RenderableType], list[RenderableType]]:
     """What comes nearest, and what would fit."""
-    nearest = plan.rejected[0].candidate
+    nearest = plan.nearest[0].candidate
     grid = table(["else nearest", "why not"])
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
-    for lost in plan.rejected[1:ALTERNATIVES]:  # the answer has the first
+    for lost in plan.nearest[1:ALTERNATIVES]:  # the answer has the first
         grid.add_row(lost.change, lost.reason)
     first = sorted(ways, key=lambda way: bool(re.search(r"\(--gpus? ", way.change)))[:WAYS]  # own cards before others
     shown = table(["", ""])
