@@ -132,10 +132,9 @@ def form_of(path: str, form: str | None) -> str:
 
 def _content(result: Recommendation, stated: Mapping[str, Any], extent: str) -> page.Content:
     """All that a page shows of a plan, or of what is nearest to fitting."""
-    from zeroplan.report.recommend import plan_rows
-    from zeroplan.report.speed import trust as trust_of_step
-    from zeroplan.report.subject import trust
-    from zeroplan.report.timeline import notes
+    from zeroplan.report.moments import notes
+    from zeroplan.report.settings import plan_rows
+    from zeroplan.report.subject import compared, left_out, step_compared
 
     plan = result.search_result
     chosen = plan.chosen or plan.nearest[0].candidate
@@ -144,7 +143,7 @@ def _content(result: Recommendation, stated: Mapping[str, Any], extent: str) -> 
     grid = what_if(stated, chosen, extent)
     speed, capacity = chosen.speed, chosen.fit.gpu.capacity
     name = label(chosen)
-    said = [str(each) for each in (*trust(job), *([trust_of_step(job, speed)] if speed else []))]
+    said = (compared(job), left_out(job), step_compared(job, speed) if speed else "")
     return page.Content(
         title=printable(f"zeroplan: {result.scope.model} on {job.ranks:,} GPU{'s' if job.ranks > 1 else ''}"),
         answer=result.answer,
@@ -171,7 +170,7 @@ def _content(result: Recommendation, stated: Mapping[str, Any], extent: str) -> 
         lines=page.formulas([*chosen.ledger.gpu.peak.lines, *chosen.fit.outside]),
         terms=page.terms(speed) if speed else (),
         assumed=tuple(map(printable, result.assumed)),
-        trust=tuple(said),
+        trust=tuple(filter(None, said)),
         axes=tuple(
             page.AxisRow(
                 axis.name, tuple(one.text for one in axis.settings),

@@ -22,9 +22,11 @@ from zeroplan.report.brief.card import card
 from zeroplan.report.brief.marks import legend, marks, of_time
 from zeroplan.report.brief.next_command import changed, line
 from zeroplan.report.console import table
-from zeroplan.report.recommend import attention_of, who_turns_on
+from zeroplan.report.recommend import who_turns_on
+from zeroplan.report.settings import attention_of
 from zeroplan.report.speed import in_one_line
-from zeroplan.report.subject import gpus, not_counted, on_host
+from zeroplan.report.subject import gpus, on_host
+from zeroplan.report.trust import not_counted
 from zeroplan.search import Candidate
 from zeroplan.search.neighbours import words
 from zeroplan.specs.objective import LEAST_MEMORY
