@@ -64,7 +64,7 @@ def _module(
         vars(module).update(transformers_class=record.module_class, is_within=within)
     for name, shape, number, trains in record.parameters:
         own = module.parameters.get(name) or Parameter(*shape) if trains else StillParameter(*shape)
-        module.parameters[name] = parameters.setdefault(number, own)
+        module.parameters[name] = own if number is None else parameters.setdefault(number, own)
         vars(module)[name] = module.parameters[name]
     for name, size, dtype in record.buffers:
         module.buffers[name] = Buffer(size, dtype)

@@ -21,8 +21,8 @@ from zeroplan.errors import SpecError
 class RecordedParameter(NamedTuple):
     name: str
     shape: tuple[int, ...]
-    number: int
-    """Of the parameter: tied ones have the same."""
+    number: int | None
+    """Tied ones have the same; None where it is registered once, so that records of identical layers are equal."""
     trains: bool = True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import torch
@@ -11,8 +12,9 @@ from zeroplan.architectures.recorded.modules import ModuleRecord, RecordedBuffer
 
 
 def registered(model: torch.nn.Module, dtypes: Mapping[str, str] | None = None) -> ModuleRecord:
-    """The tree, with parameters numbered; tied ones have one number. `dtypes`: of buffers, where not torch's own."""
+    """The tree; parameters that are tied have one number. `dtypes`: of buffers, where not torch's own."""
     numbers: dict[int, int] = {}
+    uses = Counter(map(id, _parameters(model)))
 
     def record(module: torch.nn.Module, path: str) -> ModuleRecord:
         parameters = ((name, each) for name, each in module._parameters.items() if each is not None)
@@ -22,7 +24,8 @@ def registered(model: torch.nn.Module, dtypes: Mapping[str, str] | None = None) 
             f"{type(module).__module__}.{type(module).__qualname__}",
             tuple([
                 RecordedParameter(
-                    name, tuple(each.shape), numbers.setdefault(id(each), len(numbers)), each.requires_grad
+                    name, tuple(each.shape),
+                    numbers.setdefault(id(each), len(numbers)) if uses[id(each)] > 1 else None, each.requires_grad,
                 )
                 for name, each in parameters
             ]),
@@ -36,6 +39,16 @@ def registered(model: torch.nn.Module, dtypes: Mapping[str, str] | None = None) 
         )  # fmt: skip
 
     return record(model, "")
+
+
+def _parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
+    """Each as often as it is registered."""
+    for own in module._parameters.values():
+        if own is not None:
+            yield own
+    for child in module._modules.values():
+        if child is not None:
+            yield from _parameters(child)
 
 
 def outside(model: torch.nn.Module, paths: Iterable[str]) -> Iterator[tuple[str, torch.nn.Module]]:
