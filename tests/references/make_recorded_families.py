@@ -148,9 +148,9 @@ OF_IMAGES = {
 """What config.json says, and images that it takes."""
 OF_WORDS = """
     afmoe apertus arcee bart bamba biogpt blenderbot-small camembert codegen cohere cohere2 cwm deberta deberta-v2
-    deepseek_v4 distilbert doge electra ernie ernie4_5 ernie4_5_moe exaone4 falcon_h1 falcon_mamba flex_olmo gemma4_text glm glm4
+    deepseek_v4 distilbert doge dots1 electra ernie ernie4_5 ernie4_5_moe exaone4 falcon_h1 falcon_mamba flex_olmo gemma4_text glm glm4
     glm4_moe glm_moe_dsa granite granitemoe granitemoehybrid granitemoeshared helium hunyuan_v1_dense hunyuan_v1_moe
-    jamba kimi_linear lfm2 llama4_text mamba mamba2 marian mbart minimax_m2 ministral modernbert mpnet mpt mt5 nanochat
+    jamba kimi_linear lfm2 lfm2_moe llama4_text mamba mamba2 marian mbart minimax_m2 ministral modernbert mpnet mpt mt5 nanochat
     nemotron nemotron_h olmo3 olmoe pegasus persimmon phimoe qwen3_5_text qwen3_next rembert roberta
     seed_oss smollm3 solar_open stablelm t5 umt5 vaultgemma whisper xglm xlm-roberta zamba2
 """.split()
@@ -158,10 +158,12 @@ OF_TARGETS = ("t5+40", "bart+128", "mt5+224", "pegasus+72", "marian+300", "umt5+
 """Encoder-decoders, and tokens of their targets."""
 MORE = {
     "codegen": {"rotary_dim": 8},
+    "dots1": {"n_shared_experts": 1, "max_window_layers": 4},
     "kimi_linear": {
         "num_key_value_heads": 8, "linear_num_heads": 4, "linear_head_dim": 16, "num_local_experts": 4, "n_shared_experts": 1,
         "layer_types": ["linear_attention", "full_attention"] * 2, "mlp_layer_types": ["dense", *["sparse"] * 3],
     },
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2, "num_dense_layers": 1},
     "mamba2": {"num_heads": 16, "head_dim": 16, "state_size": 16, "n_groups": 2, "chunk_size": 32},
     "zamba2": {
         "mamba_d_state": 16, "mamba_headdim": 16, "n_mamba_heads": 16, "mamba_ngroups": 2, "chunk_size": 32,
