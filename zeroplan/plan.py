@@ -75,10 +75,10 @@ class Neighbours(NamedTuple):
         return tuple(sorted(lost, key=_leanest_first if self.objective == LEAST_MEMORY else _by_loss))
 
     def closest(self, count: int) -> tuple[Rejected, ...]:
-        """The first of them, without counting all where so many fit."""
-        if self.objective == FASTEST and len(some := closest(self.space, self.chosen, self.reserve, count)) == count:
-            return tuple(map(self._rejected, some))
-        return self.every()[:count]
+        """The first of them; all are counted where bytes are what is minimised."""
+        if self.objective == LEAST_MEMORY:
+            return self.every()[:count]
+        return tuple(map(self._rejected, closest(self.space, self.chosen, self.reserve, count)))
 
     def _rejected(self, changed: tuple[str, Candidate]) -> Rejected:
         change, other = changed

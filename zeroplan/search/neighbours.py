@@ -43,7 +43,7 @@ def closest(space: Space, plan: Candidate, reserve: float | None, count: int) ->
 def _fastest(
     each: Iterable[tuple[str, Job]], counted: Callable[[Job], Candidate | None], count: int
 ) -> list[tuple[str, Candidate]]:  # fmt: skip
-    """So many of those that `counted` has a candidate for."""
+    """So many of those that `counted` has a candidate for, the fastest first; of equals as they come."""
     fastest: list[tuple[float, int, str, Candidate]] = []
     waiting = [
         (_per_sequence(passes_seconds(job), job), place, change, job) for place, (change, job) in enumerate(each)
