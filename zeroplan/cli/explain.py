@@ -127,7 +127,7 @@ def _show(parts: list[Any], request: Request, view: View, *, of_job: bool) -> No
     from zeroplan.report.brief.assumed import assumed
     from zeroplan.report.brief.lines import within
     from zeroplan.report.depth import BRIEF
-    from zeroplan.report.trust import scope_lines
+    from zeroplan.report.subject import scope_lines
 
     first, *rest = parts
     scope, said = (scope_lines(request.scope), request.assumed) if of_job else ([], ())

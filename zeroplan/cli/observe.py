@@ -56,7 +56,7 @@ def run(options: Options, log_path: str, *, steps: str | None, view: View) -> in
     from zeroplan.report import console, rendered
     from zeroplan.report import observe as report
     from zeroplan.report.depth import BRIEF
-    from zeroplan.report.trust import scope_lines
+    from zeroplan.report.subject import scope_lines
 
     below = report.details(log, rows, said, brief=view.level == BRIEF)
     head = [*report.contradicted(wrong), *scope_lines(request.scope, quiet=view.quiet)]

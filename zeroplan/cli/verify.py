@@ -60,7 +60,7 @@ def run(options: Options, *, real: bool, cuda: bool, save: str | None, force: bo
         from zeroplan.report import console, rendered
         from zeroplan.report import verify as report
         from zeroplan.report.depth import BRIEF
-        from zeroplan.report.trust import scope_lines
+        from zeroplan.report.subject import scope_lines
 
         for job, measured, rows in results:
             below = report.details(rows, measured, brief=view.level == BRIEF)

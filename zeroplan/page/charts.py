@@ -22,7 +22,7 @@ from zeroplan.page.content import (
     Quantity,
     Scale,
 )
-from zeroplan.report.segments import MOST
+from zeroplan.report.brief.card import MOST
 from zeroplan.units import GB, GiB, gib, seconds
 
 Chart = dict[str, Any]

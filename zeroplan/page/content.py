@@ -9,8 +9,8 @@ from zeroplan.clock import GROUPS, Speed
 from zeroplan.costs.step_timeline import Instant
 from zeroplan.fit import PLACES, Fit
 from zeroplan.ledger import Ledger, Line, total
-from zeroplan.report.moments import in_columns
-from zeroplan.report.segments import parts
+from zeroplan.report.brief.card import parts
+from zeroplan.report.timeline import in_columns
 from zeroplan.specs.job import Job
 from zeroplan.units import gb, gib, seconds
 

@@ -13,8 +13,7 @@ from zeroplan.costs.paper import closed_forms
 from zeroplan.ledger import Line, provenance
 from zeroplan.report.console import heading, table
 from zeroplan.report.letters import valued
-from zeroplan.report.subject import title
-from zeroplan.report.trust import trust
+from zeroplan.report.subject import title, trust
 from zeroplan.sources import SOURCES
 from zeroplan.specs.account import SavedActivations, SavedByOperator
 from zeroplan.specs.execution import AllocatedActivations

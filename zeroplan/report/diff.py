@@ -15,8 +15,7 @@ from zeroplan.deepspeed.idle import NOT_COUNTED
 from zeroplan.errors import printable
 from zeroplan.report.brief.marks import legend, marks, of_time
 from zeroplan.report.console import console, heading, table
-from zeroplan.report.subject import gpus, title
-from zeroplan.report.trust import not_counted, trust
+from zeroplan.report.subject import gpus, not_counted, title, trust
 from zeroplan.units import gb, gib, seconds
 
 SAME_SPEED = 0.0005

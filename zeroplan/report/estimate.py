@@ -14,8 +14,7 @@ from zeroplan.costs.passes import timeline_of
 from zeroplan.fit import FITS, TIGHT, Fit, need
 from zeroplan.ledger import Ledger, Line, Moment, is_activation, total
 from zeroplan.report.console import assumptions, console, heading, table
-from zeroplan.report.subject import gpus, on_host, title
-from zeroplan.report.trust import step_trust, trust
+from zeroplan.report.subject import gpus, on_host, title, trust
 from zeroplan.sources import DEEPSPEED
 from zeroplan.specs.cluster import NVIDIA
 from zeroplan.specs.job import Job
@@ -131,7 +130,7 @@ def _step(estimates: list[CountedStrategy], *, everything: bool) -> list[Rendera
         return step.side_by_side([_name(entry) for entry in some], speeds)
 
     tables = _abreast(side_by_side, estimates)
-    return ["", heading("How long an optimizer step takes"), *tables, step_trust(estimates[0].job, known[0])]
+    return ["", heading("How long an optimizer step takes"), *tables, step.trust(estimates[0].job, known[0])]
 
 
 def _name(estimate: CountedStrategy) -> str:

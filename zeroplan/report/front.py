@@ -12,8 +12,8 @@ from zeroplan.plan import label
 from zeroplan.report.brief.marks import legend, marks, of_time
 from zeroplan.report.console import table
 from zeroplan.report.recommend import compared
-from zeroplan.report.subject import gpus, title
-from zeroplan.report.trust import step_trust, trust
+from zeroplan.report.speed import trust as step_trust
+from zeroplan.report.subject import gpus, title, trust
 from zeroplan.search import Candidate, Front
 from zeroplan.units import GiB, count, gib, seconds
 

@@ -17,8 +17,8 @@ from zeroplan.plan import Plan, Rejected, Suggestion, label
 from zeroplan.report import training, why
 from zeroplan.report.console import assumptions, heading, table
 from zeroplan.report.settings import plan_rows
-from zeroplan.report.subject import gpus, on_host, title
-from zeroplan.report.trust import step_trust, trust
+from zeroplan.report.speed import trust as step_trust
+from zeroplan.report.subject import gpus, on_host, title, trust
 from zeroplan.search import Candidate, Front, SearchSummary
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import LEAST_MEMORY

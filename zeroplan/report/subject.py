@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from zeroplan.clock import Speed
+from rich.console import RenderableType
+from rich.text import Text
+
 from zeroplan.fit import Fit
 from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER, TRANSFORMERS, transformers_of
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
+from zeroplan.specs.scope import Scope
 from zeroplan.units import between, count, gib
 
 COMPARED = (
@@ -38,7 +41,6 @@ RECORDED = (
 RECORDED_FLASH = (
     f" What flash-attn's function holds is as {FLASH_ATTN}'s source says: its kernels ran in none."
 )
-UNMEASURED = "23 steps on one H100 beside a slow host took 0.7 to 1.8 times what is counted (docs/evidence.md)."
 
 
 def title(model: Model) -> str:
@@ -64,23 +66,23 @@ def on_host(job: Job, *verdicts: Fit) -> list[str]:
     return [f"each node needs {between(needed, most)} of host memory, {size}"]
 
 
-def compared(job: Job, *, whole: bool = True) -> str:
-    """What runs have confirmed of its bytes and traffic; not `whole`: its activations are closed forms."""
-    return _compared(job) if whole else COMPARED_IN_PART
+def scope_lines(scope: Scope, *, quiet: bool = False) -> list[RenderableType]:
+    """The job that the numbers are of, and what of the user's own is not planned, which nothing leaves out."""
+    planned = [] if quiet else [Text(scope.line, style="dim")]
+    return [*planned, *(Text(said, style="yellow") for said in scope.not_planned)]
 
 
-def step_compared(job: Job, speed: Speed) -> str:
-    """What steps were compared with, and what makes the interval as wide as it is."""
-    steps = "Nine in ten published steps of dense models lie in such an interval."
-    if job.model.shape.experts:
-        steps = "No published step of a mixture of experts was compared: the interval is that of dense models."
-    return f"{steps} Its width: {speed.interval.reason}. {UNMEASURED}"
+def trust(job: Job, *, whole: bool = True) -> list[RenderableType]:
+    """How far the numbers hold: what runs have confirmed, and what of the config is not in them."""
+    return [Text(_compared(job) if whole else COMPARED_IN_PART, style="dim"), *not_counted(job)]
 
 
-def left_out(job: Job) -> str:
-    """What of the config is in no number; empty where all of it is."""
-    names = ", ".join(job.strategy.not_counted)
-    return f"Not counted, and DeepSpeed then holds or moves other amounts: {names}." if names else ""
+def not_counted(job: Job) -> list[RenderableType]:
+    """What of the config is in no number."""
+    if not (left_out := job.strategy.not_counted):
+        return []
+    text = f"Not counted, and DeepSpeed then holds or moves other amounts: {', '.join(left_out)}."
+    return [Text(text, style="yellow")]
 
 
 def _compared(job: Job) -> str:

@@ -63,7 +63,7 @@ class Cards(Recommendation):
     def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import cards as report
         from zeroplan.report import rendered
-        from zeroplan.report.trust import scope_lines
+        from zeroplan.report.subject import scope_lines
 
         rows = [
             report.CardRow(card.name, of.job, of.search_result.chosen, card.lack, of.fewest, of.run)

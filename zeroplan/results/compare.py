@@ -65,7 +65,7 @@ class Combinations(Result):
         from zeroplan.report import compare as report
         from zeroplan.report import rendered
         from zeroplan.report.cards import common
-        from zeroplan.report.trust import scope_lines
+        from zeroplan.report.subject import scope_lines
 
         head = scope_lines(self.scope, quiet=level == QUIET)
         assumed = common([row.assumed for row in self._counted])

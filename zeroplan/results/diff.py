@@ -66,7 +66,7 @@ class Diff(Result):
     def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import diff as report
         from zeroplan.report import rendered
-        from zeroplan.report.trust import scope_lines
+        from zeroplan.report.subject import scope_lines
 
         comparison = self._comparison
         head = scope_lines(self.scope, quiet=level == QUIET) if self.scope else []

@@ -75,7 +75,7 @@ class Estimate(Result):
         from zeroplan.report import console
         from zeroplan.report import estimate as report
         from zeroplan.report.rendered import Screen
-        from zeroplan.report.trust import scope_lines
+        from zeroplan.report.subject import scope_lines
 
         estimates, quiet = self._estimates, level == QUIET
         if self.scope.unplanned:

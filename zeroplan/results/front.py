@@ -53,7 +53,7 @@ class Plans(Recommendation):
     def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import front as report
         from zeroplan.report import rendered
-        from zeroplan.report.trust import scope_lines
+        from zeroplan.report.subject import scope_lines
 
         summary = report.summary(self._rows)
         if self.fewest:

@@ -64,7 +64,7 @@ class LargestModels(Result):
     def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import rendered
         from zeroplan.report import sizing as report
-        from zeroplan.report.trust import scope_lines
+        from zeroplan.report.subject import scope_lines
 
         head = scope_lines(self.scope, quiet=level == QUIET)
         body = report.largest_details(self._by_offload, self._notes)

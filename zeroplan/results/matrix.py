@@ -85,7 +85,7 @@ class Matrix(Result):
     def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import matrix as report
         from zeroplan.report import rendered
-        from zeroplan.report.trust import scope_lines
+        from zeroplan.report.subject import scope_lines
 
         head, body = scope_lines(self.scope, quiet=level == QUIET), report.details(self._rows, self._cluster)
         summary = report.summary(self._rows, self._cluster)

@@ -74,7 +74,7 @@ class Methods(Recommendation):
         from zeroplan.report import methods as report
         from zeroplan.report import rendered
         from zeroplan.report.cards import common
-        from zeroplan.report.trust import scope_lines
+        from zeroplan.report.subject import scope_lines
 
         rows = [
             report.MethodRow(

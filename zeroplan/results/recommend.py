@@ -158,7 +158,7 @@ class Recommendation(Result):
     def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import recommend as report
         from zeroplan.report.rendered import Screen
-        from zeroplan.report.trust import scope_lines
+        from zeroplan.report.subject import scope_lines
 
         quiet, outside = level == QUIET, self.outside
         summary = report.summary(self.job, self.search_result, self.run)

@@ -132,9 +132,10 @@ def form_of(path: str, form: str | None) -> str:
 
 def _content(result: Recommendation, stated: Mapping[str, Any], extent: str) -> page.Content:
     """All that a page shows of a plan, or of what is nearest to fitting."""
-    from zeroplan.report.moments import notes
     from zeroplan.report.settings import plan_rows
-    from zeroplan.report.subject import compared, left_out, step_compared
+    from zeroplan.report.speed import trust as step_trust
+    from zeroplan.report.subject import trust
+    from zeroplan.report.timeline import notes
 
     plan = result.search_result
     chosen = plan.chosen or plan.nearest[0].candidate
@@ -143,7 +144,6 @@ def _content(result: Recommendation, stated: Mapping[str, Any], extent: str) -> 
     grid = what_if(stated, chosen, extent)
     speed, capacity = chosen.speed, chosen.fit.gpu.capacity
     name = label(chosen)
-    said = (compared(job), left_out(job), step_compared(job, speed) if speed else "")
     return page.Content(
         title=printable(f"zeroplan: {result.scope.model} on {job.ranks:,} GPU{'s' if job.ranks > 1 else ''}"),
         answer=result.answer,
@@ -170,7 +170,7 @@ def _content(result: Recommendation, stated: Mapping[str, Any], extent: str) -> 
         lines=page.formulas([*chosen.ledger.gpu.peak.lines, *chosen.fit.outside]),
         terms=page.terms(speed) if speed else (),
         assumed=tuple(map(printable, result.assumed)),
-        trust=tuple(filter(None, said)),
+        trust=tuple(map(str, [*trust(job), *([step_trust(job, speed)] if speed else [])])),
         axes=tuple(
             page.AxisRow(
                 axis.name, tuple(one.text for one in axis.settings),

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.text import Text
 
 from zeroplan.fit import Fit
-from zeroplan.ledger import Ledger
+from zeroplan.ledger import Ledger, is_activation, total
 from zeroplan.report.brief.marks import marks
 from zeroplan.report.console import console
-from zeroplan.report.segments import BarSegment, parts, scale
 from zeroplan.specs.job import Job
 from zeroplan.units import gib
 
@@ -26,8 +26,15 @@ COLOURS = {
 """Beside the fills, where a terminal has colours."""
 END, BEYOND = "│", "▶"
 """Where the card ends, and where a bar would go on."""
+MOST = 1.5
+"""Cards' capacity that a bar shows at most."""
 WIDEST = 120
 """Columns of a bar."""
+
+
+class BarSegment(NamedTuple):
+    name: str
+    bytes: int
 
 
 def card(job: Job, counted: Ledger, verdict: Fit) -> list[RenderableType]:
@@ -38,6 +45,27 @@ def card(job: Job, counted: Ledger, verdict: Fit) -> list[RenderableType]:
     most = verdict.gpu.most
     said = [f"such runs took up to {gib(most)}"] if capacity and most > verdict.gpu.needed else []
     return [drawn.append(size), coloured(_numbers(job, filled, said))]
+
+
+def parts(counted: Ledger, verdict: Fit) -> list[BarSegment]:
+    """What makes up the bytes that a GPU needs, and what of the card is left."""
+    peak = counted.gpu.peak
+    beside = total(counted.gpu.beside(peak))
+    activations = sum(entry.bytes for entry in counted.gpu.beside(peak) if is_activation(entry))
+    segments = [
+        BarSegment("held", total(peak.lines) - beside),  # not all of it while the engine is made
+        BarSegment("initialize" if peak.phase == "init" else "gradients, buffers", beside - activations),
+        BarSegment("activations", activations),
+        BarSegment("outside PyTorch", total(verdict.outside)),
+    ]
+    headroom = verdict.gpu.headroom
+    return [*segments, BarSegment("free", headroom)] if headroom is not None and headroom > 0 else segments
+
+
+def scale(several: Sequence[Sequence[BarSegment]], capacity: int | None) -> int:
+    """Bytes that a full bar stands for, where several are to be compared: of a card at most half as many again."""
+    most = max(sum(part.bytes for part in filled) for filled in several)
+    return min(max(capacity, most), int(MOST * capacity)) if capacity else most
 
 
 def bar(filled: Sequence[BarSegment], capacity: int | None, width: int, whole: int) -> Text:

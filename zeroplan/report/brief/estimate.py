@@ -12,14 +12,12 @@ from zeroplan.costs.ledger import ledger
 from zeroplan.fit import fit
 from zeroplan.ledger import total
 from zeroplan.report.brief.assumed import assumed
-from zeroplan.report.brief.card import bar, card, fills
+from zeroplan.report.brief.card import bar, card, fills, parts, scale
 from zeroplan.report.brief.marks import EXACT, legend, marks, of_time
 from zeroplan.report.brief.next_command import SETTLED, changed, line
 from zeroplan.report.console import console, table
 from zeroplan.report.estimate import CountedStrategy, experts_stay_gathered, in_words, largest
-from zeroplan.report.segments import parts, scale
-from zeroplan.report.subject import gpus
-from zeroplan.report.trust import not_counted
+from zeroplan.report.subject import gpus, not_counted
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import STAGES
 from zeroplan.units import between, gb, gib, seconds

@@ -25,8 +25,7 @@ from zeroplan.report.console import table
 from zeroplan.report.recommend import who_turns_on
 from zeroplan.report.settings import attention_of
 from zeroplan.report.speed import in_one_line
-from zeroplan.report.subject import gpus, on_host
-from zeroplan.report.trust import not_counted
+from zeroplan.report.subject import gpus, not_counted, on_host
 from zeroplan.search import Candidate
 from zeroplan.search.neighbours import words
 from zeroplan.specs.objective import LEAST_MEMORY

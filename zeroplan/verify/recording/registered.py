@@ -14,7 +14,7 @@ from zeroplan.architectures.recorded.modules import ModuleRecord, RecordedBuffer
 def registered(model: torch.nn.Module, dtypes: Mapping[str, str] | None = None) -> ModuleRecord:
     """The tree; parameters that are tied have one number. `dtypes`: of buffers, where not torch's own."""
     numbers: dict[int, int] = {}
-    uses = Counter(map(id, _parameters(model)))
+    uses = Counter(id(each) for _name, each in model.named_parameters(remove_duplicate=False))
 
     def record(module: torch.nn.Module, path: str) -> ModuleRecord:
         parameters = ((name, each) for name, each in module._parameters.items() if each is not None)
@@ -39,16 +39,6 @@ def registered(model: torch.nn.Module, dtypes: Mapping[str, str] | None = None) 
         )  # fmt: skip
 
     return record(model, "")
-
-
-def _parameters(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
-    """Each as often as it is registered."""
-    for own in module._parameters.values():
-        if own is not None:
-            yield own
-    for child in module._modules.values():
-        if child is not None:
-            yield from _parameters(child)
 
 
 def outside(model: torch.nn.Module, paths: Iterable[str]) -> Iterator[tuple[str, torch.nn.Module]]:
