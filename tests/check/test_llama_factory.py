@@ -30,6 +30,16 @@ STOPS = [
     ({"use_kt": True}, 3, True),
     ({"use_kt": True}, 2, False),
     ({"quantization_bit": 4}, 3, False),
+    ({"quantization_bit": 8}, 3, True),
+    ({"quantization_bit": 8}, 2, False),
+    ({"quantization_bit": 4, "quantization_method": "hqq"}, 3, True),
+    ({"quantization_bit": 4, "quantization_method": "hqq"}, 2, False),
+    ({"quantization_bit": 8, "quantization_method": "eetq"}, 3, True),
+    ({"model_name_or_path": "x/y-AWQ"}, 3, True),
+    ({"model_name_or_path": "x/y-GPTQ-Int4"}, 3, True),
+    ({"model_name_or_path": "x/y-bnb-4bit"}, 3, True),
+    ({"model_name_or_path": "x/y-FP8"}, 3, False),
+    ({"model_name_or_path": "x/y-AWQ"}, 2, False),
 ]
 
 
@@ -49,7 +59,8 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("more", "stage", "stops"), STOPS)
 def test_what_its_parser_refuses(zeroplan, folder, more, stage, stops):
     """Run: llamafactory 0.9.5 hparams/parser.py:get_train_args of this mapping, as one of several ranks: ValueError, or it
-    returns.
+    returns; and model/model_utils/quantization.py:configure_quantization at stage 3, which stops at all but bitsandbytes'
+    4 bits, and at a model that is published quantized, but in fp8 or mxfp4.
     """
     (folder(stage) / "lf.json").write_text(json.dumps({**HEAD, **more}), encoding="utf-8")
     findings = zeroplan("check", "lf.json", "--format", "json").json["findings"]
@@ -109,3 +120,46 @@ def test_a_command_line_wins_over_its_file(zeroplan, folder, line, more, ranks):
         return
     assert ("per_device_train_batch_size says 4 (run.sh:1)" in ran.out, "ZP904" in ran.out) == (ranks == 4, False)
     assert "every sequence 512 tokens" in ran.out
+
+
+V1 = """model: x/y
+model_class: llm
+dist_config:
+  name: deepspeed
+  config_file: ds.json
+train_dataset: d.yaml
+micro_batch_size: 1
+"""
+OWN_BATCH = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 2}%s}'
+
+
+@pytest.mark.parametrize(("more", "rules"), [
+    ("", []),
+    (', "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}', []),
+    (', "fp16": {"enabled": true}', ["ZP820"]),
+    (', "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}', ["ZP618"]),
+    (', "bf16": {"enabled": true}, "scheduler": {"type": "WarmupLR", "params": {}}', ["ZP820"]),
+])  # fmt: skip
+def test_the_config_of_its_v1(zeroplan, tmp_path, monkeypatch, more, rules):
+    """llamafactory 0.9.5 v1/plugins/model_plugins/deepspeed_utils.py:infer_deepspeed_mixed_precision, run: ValueError at fp16
+    that is on; v1/core/base_trainer.py hands Accelerate 1.15 an optimizer and a schedule of its own, beside which
+    accelerator.py:2251 and 2266 raise for such a section.
+    """
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "v1.yaml").write_text(V1, encoding="utf-8")
+    (tmp_path / "ds.json").write_text(OWN_BATCH % more, encoding="utf-8")
+    findings = zeroplan("check", "v1.yaml", "--format", "json").json["findings"]
+    assert [one["rule"] for one in findings if one["severity"] == "error"] == rules
+
+
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ("name: deepspeed", "name: fsdp2", "names no DeepSpeed config, expected dist_config: {name: deepspeed,"),
+    ("ds.json", "gone.json", 'config_file "gone.json", which is not there'),
+])  # fmt: skip
+def test_a_file_of_v1_without_a_config(zeroplan, tmp_path, monkeypatch, old, new, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ds.json").write_text(OWN_BATCH % "", encoding="utf-8")
+    (tmp_path / "v1.yaml").write_text(V1.replace(old, new), encoding="utf-8")
+    ran = zeroplan("check", "v1.yaml")
+    assert ran.code == 2
+    assert said in ran.err

@@ -37,6 +37,8 @@ class Setting:
     """The version before, where what changes is looked for."""
     arguments: Arguments | None = None
     """TrainingArguments that go with the config; None: unknown."""
+    tool: str = ""
+    """The tool that hands the config to Accelerate in place of a script, where that is known."""
     precision: str | None = None
     """What the training script asks for (Accelerate's mixed_precision), fp32 for none; None: unknown."""
     mixed_precision: str | None = None

@@ -1,10 +1,14 @@
-"""What LLaMA-Factory 0.9.5 refuses beside a ds_config: hparams/parser.py, get_train_args."""
+"""What LLaMA-Factory 0.9.5 refuses beside a ds_config: hparams/parser.py (get_train_args), model_utils/quantization.py,
+and v1/plugins/model_plugins/deepspeed_utils.py.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from zeroplan.catalog.trainers.tools import LLAMA_FACTORY
+from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, LLAMA_FACTORY_1
+from zeroplan.check.arguments import Arguments
 from zeroplan.check.finding import ERROR, Hit
 from zeroplan.check.rule import Rule, arguing
 from zeroplan.check.rules.names import STAGE_2, STAGE_3
@@ -16,7 +20,10 @@ ANYWHERE = ("use_galore", "use_apollo")
 """Refused at every stage."""
 BADAM = "use_badam"
 """Refused below stage 3, and by ratio at every stage."""
-WORDS = (*AT_STAGE_3, *ANYWHERE, BADAM, "badam_mode")
+BITS, METHOD, MODEL = "quantization_bit", "quantization_method", "model_name_or_path"
+QUANTIZED = re.compile(r"-(?:awq|gptq)(?:-int[348])?$|-bnb-4bit$", re.IGNORECASE)
+"""Ends of the names of models that are published as quantized weights."""
+WORDS = (*AT_STAGE_3, *ANYWHERE, BADAM, "badam_mode", BITS, METHOD)
 LINK = "https://github.com/hiyouga/LLaMA-Factory/blob/main/src/llamafactory/hparams/parser.py"
 FILE = "{model_name_or_path: x, finetuning_type: lora, bf16: true, per_device_train_batch_size: 8%s}"
 
@@ -35,6 +42,9 @@ def refused(subject: Subject) -> Iterator[Hit]:
     if arguments is None or arguments.tool != LLAMA_FACTORY:
         return
     stage = subject.facts.stage
+    if stage == 3 and (what := _quantized(arguments)):
+        yield Hit("ZP820", subject.spelled("zero_optimization.stage"), f"{what} at stage 3: LLaMA-Factory stops",
+                  f'{BITS}: 4, with {METHOD}: bnb, or "stage": 2')  # fmt: skip
     for name in (*AT_STAGE_3, *ANYWHERE, BADAM):
         by_ratio = name == BADAM and arguments.stated("badam_mode") == "ratio"
         of_stage = (stage == 3) if name in AT_STAGE_3 else name != BADAM or stage != 3
@@ -51,4 +61,25 @@ def refused(subject: Subject) -> Iterator[Hit]:
                   "LLaMA-Factory stops", write)  # fmt: skip
 
 
-CHECKS = (refused,)
+def _quantized(arguments: Arguments) -> str:
+    """What says that weights are loaded quantized, but for bitsandbytes' 4 bits, the only ones that it takes there."""
+    bits, method, model = (arguments.stated(name) for name in (BITS, METHOD, MODEL))
+    if isinstance(model, str) and QUANTIZED.search(model):
+        return f"{model}, quantized as published, ({arguments.place(MODEL)})"
+    if bits is None or (method in (None, "bnb", "bitsandbytes") and bits == 4):
+        return ""
+    name, value = (BITS, bits) if method in (None, "bnb", "bitsandbytes") else (METHOD, method)
+    return f"{name} {value} ({arguments.place(name)})"
+
+
+def refused_by_v1(subject: Subject) -> Iterator[Hit]:
+    """What v1 takes of a config: bf16 or neither half, and no optimizer or schedule beside its own."""
+    if subject.setting.tool != LLAMA_FACTORY_1:
+        return
+    if str(subject.facts("fp16.enabled")).lower() == "true":
+        yield Hit("ZP820", subject.spelled("fp16.enabled"), "fp16: LLaMA-Factory v1 stops", '"bf16": {"enabled": true}')
+    if "scheduler" in subject.config:
+        yield Hit("ZP820", ("scheduler",), "a scheduler beside that of LLaMA-Factory v1: Accelerate stops", "delete it")
+
+
+CHECKS = (refused, refused_by_v1)
