@@ -250,7 +250,7 @@ REFUSED = {
     "a rank beyond any width": ({**TRL, "lora_r": 10**9}, "lora_r: found 1000000000"),
     "no expression": ({**AXOLOTL, "unfrozen_parameters": ["layers.["]}, "a regular expression"),
     "a reward": ({**AXOLOTL, "rl": "dpo"}, "rl: found 'dpo'"),
-    "no tool of ours": ({"model": "a", "tuner_type": "lora"}, "a training file of ms-swift, which is not read"),
+    "no tool of ours": ({"model": "a", "model_class": "llm"}, "a training file of LLaMA-Factory v1, which is not read"),
     "both widths": ({**TRL, "load_in_4bit": True, "load_in_8bit": True}, "TRL refuses both"),
     "quantized without adapters": ({**TRL, "use_peft": False, "load_in_4bit": True}, "use_peft: true beside it"),
     "preferences": ({**TRL, "beta": 0.1}, "a second model"),

@@ -260,9 +260,8 @@ def test_other_tools_launchers(zeroplan, tmp_path, monkeypatch, line):
 @pytest.mark.parametrize(
     ("name", "text", "word"),
     [
-        ("run.sh", "swift sft --model x --deepspeed zero3\n", 'run.sh:1: found "zero3", a config of ms-swift'),
-        ("swift.yaml", "deepspeed: zero3\nlearning_rate: 1.0e-4\nper_device_train_batch_size: 1\n",
-         'found deepspeed "zero3", a config of ms-swift\'s own package'),
+        ("run.sh", "swift sft --model x --deepspeed zero4\n", 'run.sh:1: found "zero4", which is not there'),
+        ("lf.yaml", LLAMA_FACTORY.replace("ds.json", "zero3"), 'found deepspeed "zero3", which is not there'),
         ("run.log", "[2026-11-27 07:00:00,000] [INFO] [config.py:735:__init__] Config\n", "found a log"),
     ],
 )  # fmt: skip

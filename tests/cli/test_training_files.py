@@ -141,7 +141,7 @@ def test_options_win(zeroplan, write):
         (TRL.replace("ds.json", "gone.json"), (), "found 'gone.json' for the ds_config"),
         (TRL + f"gradient_accumulation_steps: {10**20}\n", (), "train.yaml: gradient_accumulation_steps: found '1000"),
         (TRL + "optim: galore_adamw\n", (), "train.yaml: optim: found 'galore_adamw'"),
-        ("model: a\ntuner_type: lora\ndeepspeed: zero2\n", (), "a training file of ms-swift, which is not read"),
+        ("model: a\nmodel_class: llm\n", (), "a training file of LLaMA-Factory v1, which is not read"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_one_line(zeroplan, write, text, typed, said):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.catalog.files import LARGEST_CONFIG, beside, place_of, read_text
+from zeroplan.catalog.trainers.swift_configs import own_config
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, tool_of
 from zeroplan.check.arguments import YAML
 from zeroplan.check.document import Document, ValueNode
@@ -114,7 +115,18 @@ def _trained(path: str, document: Document) -> ConfigFile:
     file = trainer_file(document)
     if document.config.get("deepspeed") in (None, False, ""):
         return ConfigFile({}, document.name, file=file, is_stated=False)
-    return _named(path, document)._replace(file=file)
+    named = _named(path, document)
+    puts = {} if file is None else file.stated.puts
+    return named._replace(file=file, content=with_keys(named.content, puts))
+
+
+def with_keys(content: dict[str, Any], puts: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with keys that a tool puts into it, by their paths."""
+    changed = {name: dict(value) if isinstance(value, dict) else value for name, value in content.items()}
+    for path, value in puts.items():
+        section, _, name = path.rpartition(".")
+        changed.setdefault(section, {})[name] = value
+    return changed
 
 
 def trainer_file(document: Document) -> TrainerFile | None:
@@ -139,6 +151,8 @@ def _beside(path: str, place: str, named: Any) -> ConfigFile:
     """A file as seen from the one that names it, or from here, which is what Accelerate does."""
     seen = beside(path, named) if isinstance(named, str) else ()
     file = next(filter(os.path.isfile, seen), None)
+    if file is None and (own := own_config(named)) is not None:
+        return _config(read_json(*own))
     if file is None or file.endswith(YAML):
         raise SpecError(place, f"{shown(named)} for the ds_config", "the name of a ds_config.json that is there")
     return read_config_file(file)

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from zeroplan.catalog.trainers.tools import tool_of
+from zeroplan.catalog.trainers.swift_configs import is_own, own_config
+from zeroplan.catalog.trainers.tools import LLAMA_FACTORY_1, SWIFT, tool_of
+from zeroplan.catalog.trainers.tools import TRAINER as TRAINER_FILE
 from zeroplan.check.arguments import SWITCHES, YAML, Arguments, has_own
 from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
 from zeroplan.check.document import Document, Member
-from zeroplan.check.finding import Finding, Hit, said
+from zeroplan.check.finding import ADVICE, Finding, Hit, said
 from zeroplan.check.interpolated import is_interpolated, known_of
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import (
@@ -215,12 +217,14 @@ def reached(
     name: str, text: str, setting: Setting, made: Made, launch: AccelerateConfig | None = None
 ) -> tuple[list[Finding], str]:
     """The findings of a file that another one names, and its text. Of what is no config nothing is quoted, and there is
-    no text: whoever writes a YAML may name any file, and a log may be read by others than that file.
+    no text: whoever writes a YAML may name any file, and a log may be read by others than that file. One that lies in a
+    tool's package is nobody's to change, and gets no advice.
     """
     if text.lstrip().startswith("{"):
         with suppress(NotReadableError):
             read_json(name, text)
-            return check_json(name, text, setting, made, launch), text
+            findings = check_json(name, text, setting, made, launch)
+            return [one for one in findings if not (is_own(name) and one.severity == ADVICE)], text
     line, column = 1, 1
     try:
         json.loads(text)
@@ -273,6 +277,8 @@ def _own_half(arguments: Arguments | None) -> dict[str, str]:
 def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """The config that `deepspeed` names, or is."""
     document = arguments.document
+    if arguments.tool == LLAMA_FACTORY_1:
+        return _by_v1(document, setting, beside, made)
     member = document.members.get((DEEPSPEED,))
     if member is None or (member.node.members is None and member.node.scalar in (None, False, "")):
         raise _without_config(document, member)
@@ -293,17 +299,34 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
         line, column = document.place(member.node.start)
         what = f"deepspeed: {said(member.node.scalar)}, which stands for what another file says"
         raise OtherKindError(f"{document.name}:{line}:{column}", what, "a ds_config.json")
-    elif (named_file := beside(str(member.node.scalar))) is None:
-        from zeroplan.check.launcher import SWIFT_OWN
-
-        named = f"deepspeed {said(member.node.scalar)}"
-        if member.node.scalar in SWIFT_OWN:
-            raise OtherKindError(document.name, f"{named}, a config of ms-swift's own package", "a ds_config.json")
-        raise SpecError(document.name, f"{named}, which is not there", "a ds_config.json")
+    elif (named_file := beside(str(member.node.scalar)) or _own(arguments, member.node.scalar)) is None:
+        raise SpecError(document.name, f"deepspeed {said(member.node.scalar)}, which is not there", "a ds_config.json")
     else:
         inner, checked.texts[named_file[0]] = reached(*named_file, setting, made)
         checked.findings += inner
     return checked
+
+
+def _own(arguments: Arguments, name: object) -> tuple[str, str] | None:
+    """A config of ms-swift's package, in a file that is of no other tool."""
+    return own_config(name) if arguments.tool in (SWIFT, TRAINER_FILE) else None
+
+
+def _by_v1(document: Document, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+    """The config of LLaMA-Factory's v1, which hands it to Accelerate with an AdamW and a schedule of its own
+    (0.9.5 v1/core/base_trainer.py, v1/plugins/trainer_plugins/distributed/deepspeed.py).
+    """
+    member = document.members.get(("dist_config", "config_file"))
+    if member is None or document.config["dist_config"].get("name") != DEEPSPEED:
+        raise _without_config(document, None, "dist_config: {name: deepspeed, config_file: ds_config.json}")
+    if (named_file := beside(str(member.node.scalar))) is None:
+        named = f"config_file {said(member.node.scalar)}"
+        raise SpecError(document.name, f"{named}, which is not there", "a ds_config.json")
+    optimizer = None if document.config.get("optim_config") else "adamw_torch"
+    setting = replace(setting, reader=ACCELERATE, reader_is_known=True, arguments=None, tool=LLAMA_FACTORY_1,
+                      client_optimizer=True, optimizer=setting.optimizer or optimizer)  # fmt: skip
+    findings, text = reached(*named_file, setting, made)
+    return CheckedFiles(findings, {document.name: document.text, named_file[0]: text})
 
 
 def _of_command_line(arguments: Arguments | None) -> Arguments | None:
@@ -311,7 +334,9 @@ def _of_command_line(arguments: Arguments | None) -> Arguments | None:
     return arguments if arguments is None or arguments.job is not None else arguments.command_line
 
 
-def _without_config(document: Document, member: Member | None) -> SpecError:
+def _without_config(
+    document: Document, member: Member | None, expected: str = "deepspeed: and the name of one"
+) -> SpecError:  # fmt: skip
     """Why a training file is not checked; whose it is is said where its keys tell."""
     tool = tool_of(document.config)
     names_none = f"a training file{f' of {tool}' if tool else ''} that names no DeepSpeed config"
@@ -320,7 +345,7 @@ def _without_config(document: Document, member: Member | None) -> SpecError:
         line, column = document.place(member.start)
         at, found = f"{document.name}:{line}:{column}", f"deepspeed: {said(member.node.scalar)}, {names_none}"
     write = f"zeroplan check ds_config.json --trainer-args {document.name}"
-    return SpecError(at, found, "deepspeed: and the name of one", write)
+    return SpecError(at, found, expected, write)
 
 
 def _without_edits(finding: Finding, name: str) -> Finding:

@@ -21,7 +21,7 @@ from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.kind import Kind, kind_of, read_document
 from zeroplan.check.launch import OPTIONS, AccelerateConfig, is_launch
-from zeroplan.check.ranks import OF_ENVIRONMENT, VARIABLES, Environment, Slurm, hostfile_of, ranks
+from zeroplan.check.ranks import OF_ENVIRONMENT, USE_RAY, VARIABLES, Environment, Slurm, hostfile_of, ranks
 from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
 from zeroplan.check.script_job import FINETUNING, job_of
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, TRAINER
@@ -36,8 +36,6 @@ OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""
 NO_CHECKPOINTING = "disable_gradient_checkpointing"
 """With which LLaMA-Factory does not checkpoint."""
-SWIFT_OWN = ("zero0", "zero1", "zero2", "zero3", "zero2_offload", "zero3_offload")
-"""Names of configs that lie in ms-swift's own package."""
 MODULES = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
     "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed",
@@ -130,7 +128,10 @@ def _launch(document: Document, command: Command, allotted: int | None, beside: 
         config, reader = options.get("--deepspeed_config_file"), ACCELERATE
     hosts = _reached(hostfile_of(options), beside) if launcher == "deepspeed" else None
     before = ((word.text or "").partition("=") for word in words[:at])  # env A=1 swift sft
-    environment = {**command.environment, **{name: value for name, _, value in before if name in VARIABLES}}
+    environment = {**_of_file(file), **command.environment,
+                   **{name: value for name, _, value in before if name in VARIABLES}}  # fmt: skip
+    if "--use_ray" in dict(arguments) and _value(dict(arguments)["--use_ray"].text or "") is True:
+        environment[USE_RAY] = "1"
     gpus = ranks(launcher, options, environment, hosts, allotted)
     if accelerate is not None and "--num_processes" not in options:
         gpus = _processes(accelerate.text, beside)
@@ -142,6 +143,12 @@ def _launch(document: Document, command: Command, allotted: int | None, beside: 
         launcher, line, config, reader, accelerate, gpus, None if unknown else stated, unknown, overrides, leaves_out,
         training, words[at].start, environment,
     )  # fmt: skip
+
+
+def _of_file(file: Arguments | None) -> Environment:
+    """The variables that a file of ms-swift sets where nothing else does (4.6 cli/main.py: parse_yaml_args)."""
+    stated = file.document.config.get("ENV") if file is not None and file.tool == SWIFT else None
+    return {name: str(stated[name]) for name in VARIABLES if name in stated} if isinstance(stated, dict) else {}
 
 
 def _below(launcher: str, inner: Launch | None, allotted: int | None) -> Launch | None:
@@ -205,7 +212,11 @@ def _processes(name: str | None, beside: Beside) -> int | None:
 
 
 def _training_file(words: Sequence[Word]) -> Word | None:
-    """The file of `llamafactory-cli train FILE`, `axolotl train FILE` and its module, and `trl sft --config FILE`."""
+    """The file of `llamafactory-cli train FILE`, `axolotl train FILE` and its module, `swift sft FILE`, and
+    `trl sft --config FILE`.
+    """
+    if len(words) > 2 and (words[0].text or "").rpartition("/")[2] == "swift":
+        return words[2] if (words[2].text or "").endswith((".yaml", ".yml", ".json")) else None
     if words and (words[0].text or "").rpartition("/")[2] == "trl":
         file = dict(_options(words)).get("--config")
         return file if file is not None and (file.text or "").endswith((".yaml", ".yml")) else None

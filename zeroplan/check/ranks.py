@@ -21,8 +21,8 @@ SET_PER_NODE = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
 PLAIN = ("python", "python3")
 """What starts one rank itself: so many as Slurm gives below srun."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-NPROC_PER_NODE, NNODES, FORCE_TORCHRUN = "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN"
-VARIABLES = (VISIBLE, NPROC_PER_NODE, NNODES, FORCE_TORCHRUN, "SWIFT_SINGLE_DEVICE_MODE", "USE_RAY", "USE_MCA")
+NPROC_PER_NODE, NNODES, FORCE_TORCHRUN, USE_RAY = "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN", "USE_RAY"
+VARIABLES = (VISIBLE, NPROC_PER_NODE, NNODES, FORCE_TORCHRUN, "SWIFT_SINGLE_DEVICE_MODE", USE_RAY, "USE_MCA")
 """Variables that decide how many ranks a launcher starts, and how many GPUs each of them sees."""
 OF_ENVIRONMENT = ("swift", "llamafactory-cli")
 """Launchers that these variables alone decide for."""
@@ -89,7 +89,11 @@ def visible(environment: Environment) -> int | None:
 
 
 def _of_swift(environment: Environment) -> int | None:
-    """Ranks of torchrun with these variables, where one of them is set, else one process (ms-swift 4.6 cli/main.py)."""
+    """Ranks of torchrun with these variables, where one of them is set, else one process (ms-swift 4.6 cli/main.py);
+    Ray's follow from its own groups.
+    """
+    if environment.get(USE_RAY, "0") != "0":
+        return None
     per_node, nodes = (environment.get(name, "1") for name in (NPROC_PER_NODE, NNODES))
     return _product(nodes, per_node)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import islice
 
+from zeroplan.catalog.trainers.swift_configs import own_config
 from zeroplan.check.check import MOST, placed
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.files import Beside, CheckedFiles, Made, check_arguments, check_config_file, reached
@@ -12,7 +13,7 @@ from zeroplan.check.finding import ERROR, said
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import PRECISION, AccelerateConfig
-from zeroplan.check.launcher import SWIFT_OWN, Launch, launches
+from zeroplan.check.launcher import Launch, launches
 from zeroplan.check.rules.launch import beside_the_scripts_config
 from zeroplan.check.rules.processes import PROCESS_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
@@ -32,9 +33,8 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
         checked.findings += of_processes if launch.config is not None else []
         if word is None or word.text is None:
             left_out.append((where, "a config whose name follows from what no line sets"))
-        elif (file := beside(word.text)) is None:
-            own = word.text in SWIFT_OWN
-            left_out.append((where, f"{said(word.text)}, {'a config of ms-swift' if own else 'which is not there'}"))
+        elif (file := beside(word.text) or own_config(word.text)) is None:
+            left_out.append((where, f"{said(word.text)}, which is not there"))
         else:
             try:
                 inner = _given(launch, file, setting, beside, made)

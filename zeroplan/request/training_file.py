@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zeroplan.catalog.trainers.words import Said
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.errors import QuantityError, SpecError, shown
 from zeroplan.request.options import Options
@@ -14,7 +16,6 @@ from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMS, PAGED, UNPLANNED_OPTIM
 
 if TYPE_CHECKING:
     from zeroplan.catalog.trainers.file import TrainerFile
-    from zeroplan.catalog.trainers.words import Said
     from zeroplan.check.config_file import ConfigFile
     from zeroplan.specs.cluster import Cluster
 
@@ -68,6 +69,11 @@ def settings(options: Options, file: TrainerFile, stage: int | None, cluster: Cl
     for name in BATCH:
         if name in taken and not taken[name].stated and options.global_batch is not None:
             del taken[name]
+    micro_batch = taken["micro_batch"].value if "micro_batch" in taken else options.micro_batch
+    if file.stated.usual_batch and isinstance(micro_batch, int) and options.grad_accum is options.global_batch is None:
+        together = micro_batch * (cluster.gpus if cluster else 1)
+        steps = math.ceil(file.stated.usual_batch / together)
+        taken["grad_accum"] = Said(steps, "gradient_accumulation_steps", stated=False)
     if (precision := taken.get("precision")) and precision.value == AUTO:
         card = precision_of_card({}, cluster).fixed if cluster else {}
         taken["precision"] = precision._replace(value=card.get("precision", "bf16"))

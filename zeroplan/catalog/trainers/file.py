@@ -40,8 +40,8 @@ def read_trainer_file(content: Mapping[str, Any], place: str, tool: str | None =
         return None
     if name in UNREAD:
         raise SpecError(
-            place, f"a training file of {name}, which is not read", "one of LLaMA-Factory, axolotl or TRL, or a "
-            "ds_config.json", "--config ds_config.json, and --lora 16 where adapters train",
+            place, f"a training file of {name}, which is not read", "one of LLaMA-Factory, axolotl, "
+            "ms-swift or TRL, or a ds_config.json", "--config ds_config.json, and --lora 16 where adapters train",
         )  # fmt: skip
     return read_as(name, content, place)
 

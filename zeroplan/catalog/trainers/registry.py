@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from zeroplan.catalog.trainers import axolotl, llama_factory, tools, trl
+from zeroplan.catalog.trainers import axolotl, llama_factory, swift, tools, trl
 from zeroplan.catalog.trainers.stated import Stated
 from zeroplan.catalog.trainers.training_arguments import HARMLESS, settings_of
 from zeroplan.catalog.trainers.words import Words
@@ -22,6 +22,7 @@ class Reader(NamedTuple):
 READERS = {
     tools.LLAMA_FACTORY: Reader(llama_factory.read, llama_factory.HARMLESS, converts=False),
     tools.AXOLOTL: Reader(axolotl.read, axolotl.HARMLESS),
+    tools.SWIFT: Reader(swift.read, swift.HARMLESS),
     tools.TRL: Reader(trl.read, trl.HARMLESS),
     tools.TRAINER: Reader(lambda words: Stated(settings_of(words)), HARMLESS),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.catalog.trainers.words import Said
 from zeroplan.specs.trained import Trained
@@ -27,5 +27,9 @@ class Stated(NamedTuple):
     trains: str = ""
     """The key that says so, and how; empty where all weights train."""
     notes: tuple[str, ...] = ()
+    puts: Mapping[str, Any] = {}
+    """Keys that the tool puts into the ds_config, by their paths."""
+    usual_batch: int = 0
+    """Sequences of a step, at the least, that the tool accumulates where nothing is stated; 0: as `settings` say."""
     reentrant_at_stage_3: bool = False
     """Checkpointing is reentrant at ZeRO-3, whatever the file says of it."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 LLAMA_FACTORY, AXOLOTL, TRL = "LLaMA-Factory", "axolotl", "TRL"
 TRAINER = "transformers' TrainingArguments"
 LLAMA_FACTORY_1, SWIFT, OPEN_INSTRUCT = "LLaMA-Factory v1", "ms-swift", "open-instruct"
-UNREAD = (LLAMA_FACTORY_1, SWIFT, OPEN_INSTRUCT)
+UNREAD = (LLAMA_FACTORY_1, OPEN_INSTRUCT)
 """Tools whose files are known, and not read."""
 
 NOT_TRAINING = frozenset({
@@ -26,12 +26,16 @@ OF_TRL = frozenset({
     "use_peft", "lora_r", "lora_target_modules", "lora_task_type", "load_in_4bit", "load_in_8bit", "dataset_mixture",
     "dataset_mixer", "dataset_name", "max_length", "max_seq_length", "max_completion_length",
 })  # fmt: skip
-
+OF_SWIFT = frozenset({
+    "attn_impl", "freeze_aligner", "freeze_llm", "freeze_vit", "lazy_tokenize", "padding_free", "quant_bits",
+    "quant_method", "split_dataset_ratio", "truncation_strategy", "vit_lr",
+})  # fmt: skip
 
 RULES: tuple[tuple[frozenset[str], frozenset[str], str], ...] = (
     (frozenset({"base_model"}), OF_AXOLOTL, AXOLOTL),
     (frozenset({"model"}), frozenset({"peft_config", "dist_config", "model_class"}), LLAMA_FACTORY_1),
     (frozenset(), frozenset({"tuner_type", "train_type", "sft_type"}), SWIFT),
+    (frozenset({"model"}), OF_SWIFT, SWIFT),
     (frozenset(), frozenset({"use_lora", "use_qlora"}), OPEN_INSTRUCT),
     (frozenset({"model_name_or_path"}), OF_LLAMA_FACTORY, LLAMA_FACTORY),
     (frozenset({"model_name_or_path"}), OF_TRL, TRL),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from zeroplan.check.finding import ADVICE, ERROR, Hit
-from zeroplan.check.ranks import FORCE_TORCHRUN, NNODES, NPROC_PER_NODE, VISIBLE, is_forced, visible
+from zeroplan.check.ranks import FORCE_TORCHRUN, NNODES, NPROC_PER_NODE, USE_RAY, VISIBLE, is_forced, visible
 from zeroplan.check.rule import Example, Rule
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ RULES: tuple[Rule, ...] = (
 def of_swift(launch: Launch) -> Iterator[Hit]:
     """A process that sees several cards spreads the model over them, which ms-swift does not do under DeepSpeed."""
     environment, cards = launch.environment, visible(launch.environment)
-    if launch.launcher != "swift" or environment.get(SINGLE, "0") != "0" or environment.get("USE_RAY", "0") != "0":
+    if launch.launcher != "swift" or environment.get(SINGLE, "0") != "0" or environment.get(USE_RAY, "0") != "0":
         return
     per_node = environment.get(NPROC_PER_NODE, "1") or ""
     if cards is not None and per_node.isdecimal() and int(per_node) and cards >= 2 * int(per_node):
@@ -43,7 +43,7 @@ def of_swift(launch: Launch) -> Iterator[Hit]:
 
 def of_llama_factory(launch: Launch) -> Iterator[Hit]:
     environment = launch.environment
-    if launch.launcher != "llamafactory-cli" or visible(environment) != 1 or environment.get("USE_RAY", "0") != "0":
+    if launch.launcher != "llamafactory-cli" or visible(environment) != 1 or environment.get(USE_RAY, "0") != "0":
         return
     if not is_forced(environment) and environment.get(FORCE_TORCHRUN, "0") is not None:
         yield Hit("ZP821", (), f"{VISIBLE} shows one GPU, for which LLaMA-Factory starts no torchrun: it stops at "

@@ -1,0 +1,79 @@
+"""What ms-swift makes of a config that it has itself, and of the variables of its files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from zeroplan.catalog.trainers.swift_configs import OWN, own_config
+
+SHA_256 = {
+    "zero0": "6913b81cfdf44bb8", "zero1": "6be02f316cff3764", "zero2": "94c34d73c2270a81", "zero3": "347efebaaf4ff198",
+    "zero2_offload": "7641cf1b0f1b53e8", "zero3_offload": "957f253b006035de",
+}  # fmt: skip
+"""Of json.dumps(..., sort_keys=True) of each file of swift/config of ms-swift 4.6.0, its beginning; llm/ds_config of 3.4.0,
+3.8.0 and 3.12.0 and config of 4.0.0 and 4.3.0 have the same.
+"""
+FILE = "model: x\ntuner_type: full\ntorch_dtype: bfloat16\ndataset: d\ndeepspeed: %s\n"
+
+
+@pytest.fixture
+def check(zeroplan, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(files, *options):
+        for name, text in files.items():
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        return zeroplan("check", next(iter(files)), *options)
+
+    return run
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_its_own_configs_are_its_own(name):
+    content = json.dumps(json.loads(own_config(name)[1]), sort_keys=True)
+    assert hashlib.sha256(content.encode()).hexdigest().startswith(SHA_256[name])
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_nothing_of_them_is_advised(check, name):
+    """They lie in a package, where nobody changes them: steps_per_print 2000 gets advice in anybody else's file."""
+    ran = check({"run.sh": f"NPROC_PER_NODE=8 swift sft --model x --deepspeed {name} --torch_dtype bfloat16\n"})
+    assert (ran.code, ran.err) == (0, "")
+    assert "nothing found" in ran.out
+    assert f"{name} of ms-swift, given to swift, on 8 GPUs" in ran.out
+
+
+def test_one_of_them_in_a_file(check):
+    ran = check({"train.yaml": FILE % "zero3"})
+    assert (ran.code, ran.err) == (0, "")
+    assert check({"train.yaml": FILE % "zero4"}).code == 2
+
+
+@pytest.mark.parametrize(
+    ("variables", "line", "gpus"),
+    [
+        ("NPROC_PER_NODE: 4", "swift sft train.yaml", 4), ("NPROC_PER_NODE: '4'", "NPROC_PER_NODE=2 swift sft train.yaml", 2),
+        ("NNODES: 2, NPROC_PER_NODE: 8", "swift pt train.yaml", 16),
+    ],
+)  # fmt: skip
+def test_variables_of_a_file(check, variables, line, gpus):
+    """ms-swift 4.6 cli/main.py:parse_yaml_args: each of ENV is set, but where the environment has it."""
+    file = FILE % "zero2" + f"ENV: {{{variables}}}\n"
+    assert f"train.yaml, given to swift, on {gpus} GPUs" in check({"run.sh": f"{line}\n", "train.yaml": file}).out
+
+
+def test_cards_that_a_file_shows(check):
+    file = FILE % "zero2" + "ENV: {CUDA_VISIBLE_DEVICES: '0,1'}\n"
+    assert "error ZP821" in check({"run.sh": "swift sft train.yaml\n", "train.yaml": file}, "--format", "concise").out
+
+
+def test_ray_starts_its_own_ranks(check):
+    """arguments/sft_args.py:_init_deepspeed: `if is_mp() and not self.use_ray` raises."""
+    line = "CUDA_VISIBLE_DEVICES=0,1 swift sft --model x --deepspeed zero2 --torch_dtype bfloat16"
+    assert "ZP821" in check({"run.sh": f"{line}\n"}).out
+    ran = check({"run.sh": f"{line} --use_ray true\n"})
+    assert ran.code == 0
+    assert ran.out.startswith("run.sh:1: zero2 of ms-swift, given to swift\n")

@@ -1,0 +1,65 @@
+"""The ds_configs of ms-swift's own package, which `--deepspeed zero3` names (swift/config of 4.6, as since 3.4)."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+OWN: dict[str, tuple[int, str]] = {
+    "zero0": (0, ""), "zero1": (1, "none"), "zero2": (2, "none"), "zero3": (3, "none"),
+    "zero2_offload": (2, "cpu"), "zero3_offload": (3, "cpu"),
+}  # fmt: skip
+"""ZeRO stage, and where the optimizer and at stage 3 the parameters lie."""
+
+SUFFIX = " of ms-swift"
+
+
+def is_own(name: str) -> bool:
+    """Whether findings call such a config so."""
+    return name.removesuffix(SUFFIX) in OWN and name.endswith(SUFFIX)
+
+
+@cache
+def own_config(name: object) -> tuple[str, str] | None:
+    """What findings call such a config, and its text; None for any other name."""
+    if not isinstance(name, str) or name not in OWN:
+        return None
+    return f"{name}{SUFFIX}", json.dumps(_content(*OWN[name], plain=name == "zero3"), indent=4) + "\n"
+
+
+def _content(stage: int, device: str, *, plain: bool) -> dict[str, Any]:
+    return {
+        "fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 1000, "initial_scale_power": 16,
+                 "hysteresis": 2, "min_loss_scale": 1},
+        "bf16": {"enabled": "auto"},
+        "zero_optimization": {
+            "stage": stage, **_offload(stage, device), **(_stage_3(plain) if stage == 3 else _below()),
+        },
+        "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", "steps_per_print": 2000,
+        "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "wall_clock_breakdown": False,
+    }  # fmt: skip
+
+
+def _offload(stage: int, device: str) -> dict[str, Any]:
+    names = [name for name, first in (("offload_optimizer", 1), ("offload_param", 3)) if stage >= first]
+    return {name: {"device": device, "pin_memory": True} for name in names}
+
+
+def _below() -> dict[str, Any]:
+    """Keys of the stages below 3."""
+    return {
+        "allgather_partitions": True, "allgather_bucket_size": 2e8, "overlap_comm": False, "reduce_scatter": True,
+        "reduce_bucket_size": 2e8, "contiguous_gradients": True,
+    }  # fmt: skip
+
+
+def _stage_3(plain: bool) -> dict[str, Any]:
+    """Keys of stage 3; `plain`: without offload, where ZeRO++ is switched off in words."""
+    off = dict.fromkeys(("zero_quantized_weights", "zero_quantized_gradients"), False) if plain else {}
+    return {
+        "overlap_comm": False, "contiguous_gradients": True, "sub_group_size": 1e9, "reduce_bucket_size": "auto", **off,
+        "stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto",
+        "stage3_max_live_parameters": 1e9, "stage3_max_reuse_distance": 1e9,
+        "stage3_gather_16bit_weights_on_model_save": True,
+    }  # fmt: skip
