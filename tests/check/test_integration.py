@@ -66,3 +66,21 @@ def test_draws_are_of_both_kinds():
         stopped = sum(bool(case[2]) for case in said()[kind])
         assert len(said()[kind]) >= 300
         assert 50 <= stopped <= len(said()[kind]) - 50
+
+
+OFFLOADED = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": true}}%s}'
+
+
+@pytest.mark.parametrize(
+    ("more", "options", "severity"),
+    [("", (), "advice"), ("", ("--client-optimizer", "yes"), "warning"), ("", ("--optimizer", "sgd"), "error"),
+     ("", ("--client-optimizer", "no"), None), (', "zero_force_ds_cpu_optimizer": false', (), None),
+     (', "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}', (), None)],
+)  # fmt: skip
+def test_lightnings_own_optimizer_beside_an_offloaded_one(zeroplan, tmp_path, more, options, severity):
+    """lightning 2.6.6 pytorch/strategies/deepspeed.py hands configure_optimizers' to deepspeed.initialize as it is, which
+    stops (runtime/engine.py:_configure_optimizer) at all but DeepSpeedCPUAdam.
+    """
+    (tmp_path / "ds.json").write_text(OFFLOADED % more, encoding="utf-8")
+    ran = zeroplan("check", str(tmp_path / "ds.json"), "--for", "lightning", "--format", "json", *options)
+    assert [one["severity"] for one in ran.json["findings"] if one["rule"] == "ZP516"] == ([severity] if severity else [])

@@ -13,7 +13,7 @@ from zeroplan.check.finding import number as figure
 from zeroplan.check.launch import HALVES
 from zeroplan.check.rule import ISSUE, Rule, arguing, example
 from zeroplan.check.rules.names import STAGE_2, STAGE_3
-from zeroplan.check.setting import ACCELERATE, TRAINER
+from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys.table import number
 from zeroplan.deepspeed.values import AUTO
@@ -213,11 +213,12 @@ def foreign_optimizer(subject: Subject) -> Iterator[Hit]:
     if setting.reader == TRAINER and arguments is not None and optimizer is None:
         optimizer = None if (stated := arguments("optim")) is None else str(stated)
     raw = setting.reader not in (TRAINER, ACCELERATE)
-    if optimizer is None and setting.client_optimizer and raw:
+    own = setting.reader == LIGHTNING and setting.client_optimizer is None  # configure_optimizers of its module
+    if optimizer is None and (setting.client_optimizer or own) and raw:
         yield Hit("ZP516", subject.spelled("zero_optimization.offload_optimizer"), "the script's optimizer beside an "
                   "offloaded one: DeepSpeed refuses all but its own for the CPU (--optimizer says which it is)",
                   "deepspeed.ops.adam.DeepSpeedCPUAdam in the script, or "
-                  '"zero_force_ds_cpu_optimizer": false', WARNING)  # fmt: skip
+                  '"zero_force_ds_cpu_optimizer": false', ADVICE if own else WARNING)  # fmt: skip
     if optimizer is None or optimizer in AS_DEEPSPEEDS_OWN:
         return
     path, write = subject.spelled("zero_optimization.offload_optimizer"), '"zero_force_ds_cpu_optimizer": false'
