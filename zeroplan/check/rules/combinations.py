@@ -72,6 +72,8 @@ def _since(rule: str) -> str:
 
 CPU = ', "offload_optimizer": {"device": "cpu"%s}'
 ADAM = ', "optimizer": {"type": "AdamW", "params": {"lr": 0.0001%s}}'
+IN_FP16 = ('{"train_batch_size": 8, "fp16": {"enabled": true}, "zero_optimization": {"stage": 3, '
+           '"stage3_gather_16bit_weights_on_model_save": true, "zero_quantized_gradients": true%s}}')  # fmt: skip
 MASTERS = ('{"train_batch_size": 8, "bf16": {"enabled": true, "bf16_master_weights_and_grads": true%s}, '
            '"zero_optimization": {"stage": 2%s}}')  # fmt: skip
 
@@ -182,8 +184,7 @@ RULES: tuple[Rule, ...] = (
           BF16 % ', "scheduler": {"type": "CosineAnnealingLR", "params": {"T_max": 10}}',
           BF16 % ', "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 10000}}'),
     _rule("ZP705", "Quantized gradients without reduce_scatter",
-          STAGE_3 % ', "zero_quantized_gradients": true, "reduce_scatter": false',
-          STAGE_3 % ', "zero_quantized_gradients": true'),
+          IN_FP16 % ', "reduce_scatter": false', IN_FP16 % ""),
 )  # fmt: skip
 
 CHECKS = (combinations,)

@@ -15,6 +15,7 @@ from zeroplan.deepspeed.parallelism import EXPERTS, TENSOR, indivisible
 ZERO = "zero_optimization"
 HPZ = f"{ZERO}.zero_hpz_partition_size"
 QUANTIZED = ("zero_quantized_weights", "zero_quantized_gradients", "zero_quantized_nontrainable_weights")
+KERNEL = "https://github.com/deepspeedai/DeepSpeed/issues/3992"
 GROUPS = {TENSOR: "ZP709", EXPERTS: "ZP712"}
 
 RULES: tuple[Rule, ...] = (
@@ -34,13 +35,26 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "ZP704", WARNING, "ZeRO++ below stage 3", "run: ignored without a word",
-        example(STAGE_2 % ', "zero_quantized_gradients": true'),
-        example(STAGE_3 % ', "zero_quantized_gradients": true'),
+        example(STAGE_2 % ', "zero_quantized_weights": true'), example(STAGE_3 % ', "zero_quantized_weights": true'),
     ),
     Rule(
         "ZP706", ERROR, "Quantized weights without a GPU", "run: the operator has no build for the CPU",
         example(STAGE_3 % ', "zero_quantized_weights": true', accelerator="cpu"),
         example(STAGE_3 % ', "zero_quantized_weights": true'),
+    ),
+    Rule(
+        "ZP714", WARNING, "Quantized gradients in bf16",
+        "csrc/quantization/pt_binding.cpp:153, read: any gradients are taken for fp16, the bits of bf16 too",
+        example(STAGE_3 % ', "zero_quantized_gradients": true'),
+        example((STAGE_3 % ', "zero_quantized_gradients": true')[:-1] + ', "communication_data_type": "fp16"}'),
+        KERNEL,
+    ),
+    Rule(
+        "ZP715", WARNING, "Quantized weights in bf16, in releases whose kernel reads them as fp16",
+        "runtime/zero/partition_parameters.py:CUDAQuantizer of 0.19.6, read: before it the bits of bf16 went to a kernel "
+        "for fp16 as they are",
+        example(STAGE_3 % ', "zero_quantized_weights": true', version="0.18.8"),
+        example(STAGE_3 % ', "zero_quantized_weights": true', version="0.19.6"), KERNEL, until="0.19.6",
     ),
     Rule(
         "ZP709", ERROR, "Tensor-parallel groups that do not divide the GPUs", "run with 1 rank: AssertionError",
@@ -111,4 +125,18 @@ def zero_plus_plus(subject: Subject) -> Iterator[Hit]:
                   "the operator is there for GPUs only", '"zero_quantized_weights": false')  # fmt: skip
 
 
-CHECKS = (without_optimizer, groups, nested_size, zero_plus_plus)
+def quantized_in_bf16(subject: Subject) -> Iterator[Hit]:
+    facts, version = subject.facts, subject.setting.version
+    if facts.stage != 3 or facts.dtype != "bf16":
+        return
+    gradients = f"{ZERO}.zero_quantized_gradients"
+    if facts(gradients) and facts.stated_dtype("communication_data_type") != "fp16":
+        yield Hit("ZP714", subject.spelled(gradients), "between nodes the kernel reads gradients in bf16 as if they "
+                  "were fp16, which makes other numbers of them", '"communication_data_type": "fp16"')  # fmt: skip
+    for name in QUANTIZED[::2]:
+        if facts(f"{ZERO}.{name}"):
+            yield Hit("ZP715", subject.spelled(f"{ZERO}.{name}"), f"the kernel of DeepSpeed {version} reads weights in "
+                      "bf16 as if they were fp16, and gathers other numbers", "deepspeed>=0.19.6")  # fmt: skip
+
+
+CHECKS = (without_optimizer, groups, nested_size, zero_plus_plus, quantized_in_bf16)
