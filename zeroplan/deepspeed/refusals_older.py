@@ -87,6 +87,11 @@ def without_switch(c: Facts) -> bool:
     return any(c.states(name) and "enabled" not in c.section(name) for name in SWITCHED)
 
 
+def drops_layers_by_no_schedule(c: Facts) -> bool:
+    section = c.section("progressive_layer_drop")
+    return bool(section.get("enabled")) and not {"theta", "gamma"} <= section.keys()
+
+
 def elastic_beside_batch_sizes(c: Facts) -> bool:
     elastic = c.section("elasticity")
     needs = any(name not in elastic for name in ("max_train_batch_size", "micro_batch_sizes"))
@@ -170,6 +175,21 @@ REFUSALS: tuple[Refusal, ...] = (
         without_switch, "runtime/config.py:get_amp_params, get_pld_params",
         f"{', '.join(SWITCHED[:-1])} or {SWITCHED[-1]} without enabled", 'write "enabled": false there',
         rule=RULE, key="", until="0.19.8",
+    ),
+    Refusal(
+        lambda c: c.optimizer == "muon", "runtime/engine.py:_configure_basic_optimizer",
+        "optimizer Muon of PyTorch's, which takes matrices alone", 'write "type": "AdamW"',
+        rule=RULE, key="optimizer.type", until="0.17.6",
+    ),
+    Refusal(
+        lambda c: not isinstance(c.stated("torch_autocast.enabled"), bool | int | None), "runtime/engine.py:forward",
+        "torch_autocast.enabled that is no true or false", 'write "enabled": true',
+        rule=RULE, key="torch_autocast.enabled", since="0.17.2", until="0.17.6",
+    ),
+    Refusal(
+        drops_layers_by_no_schedule, "runtime/engine.py:pld_theta, pld_gamma",
+        "progressive_layer_drop without theta and gamma", 'write "theta": 0.5 and "gamma": 0.001',
+        rule=RULE, key="progressive_layer_drop", until="0.19.8",
     ),
     Refusal(
         elastic_beside_batch_sizes, "elasticity/config.py, runtime/config.py:DeepSpeedConfig.__init__",

@@ -51,8 +51,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "ZP715", WARNING, "Quantized weights in bf16, in releases whose kernel reads them as fp16",
-        "runtime/zero/partition_parameters.py:CUDAQuantizer of 0.19.6, read: before it the bits of bf16 went to a kernel "
-        "for fp16 as they are",
+        "runtime/zero/partition_parameters.py:CUDAQuantizer of 0.19.6, read: before it the bits of bf16 went to a "
+        "kernel for fp16 as they are",
         example(STAGE_3 % ', "zero_quantized_weights": true', version="0.18.8"),
         example(STAGE_3 % ', "zero_quantized_weights": true', version="0.19.6"), KERNEL, until="0.19.6",
     ),
