@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.refusals import OFFLOAD, PARAM, Refusal
-from zeroplan.deepspeed.refusals_precision import bf16_masters, bf16_states, fp16_masters
+from zeroplan.deepspeed.refusals_precision import bf16_masters, bf16_states, dynamic_fp16, fp16_masters
 from zeroplan.deepspeed.refusals_zenflow import TORCH_ADAMW, on
 from zeroplan.deepspeed.zenflow import SECTION, switched_on
 
@@ -185,6 +185,16 @@ REFUSALS: tuple[Refusal, ...] = (
         lambda c: not isinstance(c.stated("torch_autocast.enabled"), bool | int | None), "runtime/engine.py:forward",
         "torch_autocast.enabled that is no true or false", 'write "enabled": true',
         rule=RULE, key="torch_autocast.enabled", since="0.17.2", until="0.17.6",
+    ),
+    Refusal(
+        lambda c: dynamic_fp16(c) and c.stated("fp16.loss_scale_window") == 0, "runtime/fp16/loss_scaler.py:update_scale",
+        "fp16.loss_scale_window 0", 'write "loss_scale_window": 1000',
+        rule=RULE, key="fp16.loss_scale_window", until="0.17.1",
+    ),
+    Refusal(
+        lambda c: c("fp16.enabled") is True and isinstance(c.stated("fp16.loss_scale"), str),
+        "runtime/fp16/fused_optimizer.py:backward", "a text for fp16.loss_scale", 'write "loss_scale": 0',
+        rule=RULE, key="fp16.loss_scale", until="0.17.1",
     ),
     Refusal(
         drops_layers_by_no_schedule, "runtime/engine.py:pld_theta, pld_gamma",
