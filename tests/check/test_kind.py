@@ -47,7 +47,7 @@ class TestConfig:
         assert (one["rule"], one["line"], one["column"]) == ("ZP108", line, 3)
 
     def test_nothing_is_mended_in_yaml(self, zeroplan, file):
-        text = json.dumps({**OWN, "zero_optimization": {"stage": 2, "overlap_com": True}})
+        text = as_yaml({**OWN, "zero_optimization": {"stage": 2, "overlap_com": True}})
         name = file("d.yaml", text)
         assert zeroplan("check", name, "--fix").code == 1
         with open(name, encoding="utf-8") as kept:
@@ -62,11 +62,13 @@ class TestBlock:
         assert ran.code == 0
         assert "sat.yaml: a ds_config under deepspeed:, checked as DeepSpeed itself reads it\n" in ran.out
 
-    def test_an_auto_in_it_stops_deepspeed(self, zeroplan, file):
-        """What the Trainer would fill nobody fills here; who fills it is said with --for."""
+    def test_an_auto_in_it_is_the_trainer_s(self, zeroplan, file):
+        """As in a file of its own: whoever writes it has the Trainer or Accelerate fill it, which is said."""
         name = file("sat.yaml", as_yaml({"args": {"mode": "sft"}, "deepspeed": AUTO}))
-        assert "ZP207" in zeroplan("check", name).out
-        assert "ZP207" not in zeroplan("check", name, "--for", "hf").out
+        ran = zeroplan("check", name)
+        assert "ZP207" not in ran.out
+        assert 'sat.yaml: a ds_config under deepspeed:, whose "auto" the Trainer fills in\n' in ran.out
+        assert "ZP207" in zeroplan("check", name, "--for", "deepspeed").out
 
     def test_another_frameworks_own_section_is_none(self, zeroplan, file):
         for section in ({"enable_deepspeed": True, "zero_stage": "ZERO_2"}, {"value": None}):
@@ -158,7 +160,7 @@ def test_one_file_of_a_folder_stops_no_other(zeroplan, tmp_path, monkeypatch):
     [
         ("package.json", '{"name": "x", "version": "1", "dependencies": {}}', "keys of something else ('name', 'version'"),
         ("neox.yml", "pipe_parallel_size: 1\nnum_layers: 12\nzero_optimization: {stage: 1}\nfp16: {fp16: true}\n",
-         "keys of something else ('pipe_parallel_size'"),
+         "another tool's file ('pipe_parallel_size'"),
         ("slurm.out", "+ source /x\n[2021-07-01 01:25:12,365] [INFO] [engine.py:1680:_save] x\n", "a log"),
     ],
 )  # fmt: skip

@@ -13,7 +13,7 @@ from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, tool_of
 from zeroplan.check.arguments import YAML
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import NotReadableError, read_json
-from zeroplan.check.kind import DEEPSPEED, Kind, block, is_script, is_yaml, kind_of, read_document, refuse
+from zeroplan.check.kind import DEEPSPEED, Kind, block, is_others, is_script, is_yaml, kind_of, read_document, refuse
 from zeroplan.deepspeed.keys import key
 from zeroplan.deepspeed.keys.removed import REMOVED_KEYS
 from zeroplan.deepspeed.names import COMMENTS
@@ -54,7 +54,7 @@ def read_config_file(path: str) -> ConfigFile:
         return _named(path, document) if tool_of(document.config) is None else _trained(path, document)
     if kind is Kind.BLOCK:
         return _config(block(document))
-    if kind is Kind.OTHER and (DEEPSPEED in document.config or is_yaml(path, text)):
+    if kind is Kind.OTHER and (DEEPSPEED in document.config or is_yaml(path, text) or is_others(document.config)):
         refuse(document, IN_YAML)
     return _config(document)
 

@@ -16,7 +16,7 @@ from zeroplan.catalog.trainers.tools import TRAINER as TRAINER_FILE
 from zeroplan.check.arguments import SWITCHES, YAML, Arguments, has_own
 from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
 from zeroplan.check.document import Document, Member
-from zeroplan.check.finding import ADVICE, Finding, Hit, said
+from zeroplan.check.finding import ADVICE, WARNING, Finding, Hit, named, said
 from zeroplan.check.interpolated import is_interpolated, known_of
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import (
@@ -25,6 +25,7 @@ from zeroplan.check.kind import (
     OtherKindError,
     block,
     has_no_key,
+    is_others,
     is_script,
     is_yaml,
     kind_of,
@@ -37,7 +38,7 @@ from zeroplan.check.python_reader import is_python
 from zeroplan.check.rules import RULES, names, values
 from zeroplan.check.rules.launch import LAUNCH_CHECKS
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
-from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER, Setting
+from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER, Setting, guessed
 from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.deepspeed.read import refuse_models
 from zeroplan.errors import SpecError
@@ -60,6 +61,8 @@ Overrides = Iterable[tuple[str, Any]]
 """Fields of an Accelerate file that options of `accelerate launch` replace."""
 LIGHTNINGS = "DeepSpeedStrategy"
 """What Lightning's users give a config to."""
+TEMPLATE = re.compile(r"\{[{%][^{}]*[%}]\}")
+"""A place where Jinja puts something in, as JSON has none outside of texts."""
 CONSTANTS = re.compile(r"\b(?:true|false|null)\b")
 WORDS = (
     "base_model", "model", "model_name_or_path", "output_dir", "deepspeed", "deepspeed_config", "distributed_type",
@@ -164,16 +167,19 @@ def _of_kind(
     if kind is Kind.OTHER:
         refuse(document, EXPECTED)
     config = document if kind is Kind.CONFIG else block(document)
-    known = known_of(config)
+    known = known_of(config, by_another=kind is Kind.BLOCK)
+    config = known.document
     if known.unknown:
         (line, _path), *_others = known.unknown
         note = f"{document.name}:{line}: {_decided('what ${...} stands for', known.unknown)}"
         return CheckedFiles(_alone(known.document, setting, made), texts, [note])
     if kind is Kind.CONFIG:
-        return CheckedFiles(check(document, made(document, setting, None)), texts)
-    setting = made(config, replace(setting, reader=RAW, reader_is_known=True), None)
-    by_deepspeed = ", checked as DeepSpeed itself reads it" if setting.reader == RAW else ""
-    return CheckedFiles(check(config, setting), texts, [f"{document.name}: {Kind.BLOCK.value}{by_deepspeed}"])
+        return CheckedFiles(check(config, made(config, setting, None)), texts)
+    reader = guessed(config.config)
+    setting = made(config, replace(setting, reader=reader, reader_is_known=True), None)
+    how = {RAW: ", checked as DeepSpeed itself reads it", TRAINER: ', whose "auto" the Trainer fills in'}
+    note = f"{document.name}: {Kind.BLOCK.value}{how.get(setting.reader, '')}"
+    return CheckedFiles(check(config, setting), texts, [note])
 
 
 def check_json(
@@ -206,9 +212,11 @@ def findings_of(
     try:
         document = read_json(name, text)
     except NotReadableError:
+        if TEMPLATE.search(text):
+            raise OtherKindError(name, "a template, whose values another file says", EXPECTED) from None
         return check_text(name, text, setting)
     refuse_models(document.config, name)
-    if has_no_key(document.config):
+    if has_no_key(document.config) or is_others(document.config):
         refuse(document, EXPECTED)
     return check(document, made(document, setting, launch))
 
@@ -257,8 +265,10 @@ def _launched(launch: AccelerateConfig, setting: Setting, beside: Beside, made: 
     elif launch.is_deepspeed and named_file:
         inner, checked.texts[named_file[0]] = reached(*named_file, setting, made, launch)
         stage = _stage(*named_file)
-    checked.findings = [placed(document, hit) for rule in LAUNCH_CHECKS
-                        for hit in islice(rule(launch, stage), MOST)] + inner  # fmt: skip
+    twice = [Hit(TWICE, path, f"{named(member.name)} is there twice: accelerate launch takes the last", "delete one of "
+                 "them", WARNING, offset=member.start) for path, _first, member in document.repeated()]  # fmt: skip
+    hits = (hit for rule in LAUNCH_CHECKS for hit in islice(rule(launch, stage), MOST))
+    checked.findings = [placed(document, hit) for hit in (*twice[:MOST], *hits)] + inner
     if not (launch.is_deepspeed or checked.findings):
         line, column = document.place(document.members[KIND,].start)
         what = f"distributed_type: {said(launch.kind)}, an Accelerate config that starts no DeepSpeed"

@@ -13,6 +13,9 @@ from zeroplan.deepspeed.values import AUTO
 
 INTERPOLATION = re.compile(r"\$\{[^{}]+")
 
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+")
+"""What it resolves to a number and PyYAML does not (omegaconf 2.4 _utils.py:get_yaml_loader)."""
+
 
 class Known(NamedTuple):
     """A config as far as its file tells."""
@@ -27,26 +30,37 @@ def is_interpolated(value: object) -> bool:
     return isinstance(value, str) and INTERPOLATION.search(value) is not None
 
 
-def known_of(document: Document) -> Known:
-    """The config without what interpolations stand for; where the Trainer would fill that, with "auto"."""
+def known_of(document: Document, *, by_another: bool = False) -> Known:
+    """The config without what interpolations stand for; where the Trainer would fill that, with "auto". Its numbers are
+    OmegaConf's where there is any, or where a tool reads the file of which it is a part (`by_another`).
+    """
+    of_omegaconf = by_another or INTERPOLATION.search(document.text) is not None
     unknown: list[tuple[int, str]] = []
-    root = _known(document, document.root, "", unknown)
+
+    def known(node: ValueNode, path: str) -> ValueNode | None:
+        """None for what is not to be put anywhere."""
+        if node.members is not None:
+            several = ((one, f"{path}.{one.name}" if path else one.name) for one in node.members)
+            inside = [(one, known(one.node, inner)) for one, inner in several]
+            members = [Member(one.name, one.start, one.end, value) for one, value in inside if value is not None]
+            return ValueNode(node.start, node.end, members=members)
+        if node.items is not None:
+            items = [known(one, path) for one in node.items]
+            return None if None in items else ValueNode(node.start, node.end, items=[one for one in items if one])
+        if not is_interpolated(node.scalar):
+            return _number(document, node) if of_omegaconf else node
+        unknown.append((document.place(node.start).line, path))
+        filled = key(path)
+        return ValueNode(node.start, node.end, scalar=AUTO) if filled is not None and filled.auto else None
+
+    root = known(document.root, "")
     assert root is not None
     return Known(Document(document.name, document.text, root, document.remarks), tuple(unknown))
 
 
-def _known(document: Document, node: ValueNode, path: str, unknown: list[tuple[int, str]]) -> ValueNode | None:
-    """None for what is not to be put anywhere."""
-    if node.members is not None:
-        several = ((one, f"{path}.{one.name}" if path else one.name) for one in node.members)
-        inside = [(one, _known(document, one.node, inner, unknown)) for one, inner in several]
-        members = [Member(one.name, one.start, one.end, value) for one, value in inside if value is not None]
-        return ValueNode(node.start, node.end, members=members)
-    if node.items is not None:
-        items = [_known(document, one, path, unknown) for one in node.items]
-        return None if None in items else ValueNode(node.start, node.end, items=[one for one in items if one])
-    if not is_interpolated(node.scalar):
+def _number(document: Document, node: ValueNode) -> ValueNode:
+    """The number that a word such as 1e9 is to OmegaConf, and a text to PyYAML."""
+    quoted = document.text[node.start : node.start + 1] in "\"'"
+    if quoted or not isinstance(node.scalar, str) or not NUMBER.fullmatch(node.scalar):
         return node
-    unknown.append((document.place(node.start).line, path))
-    known = key(path)
-    return ValueNode(node.start, node.end, scalar=AUTO) if known is not None and known.auto else None
+    return ValueNode(node.start, node.end, scalar=float(node.scalar))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Mapping
 from enum import Enum
@@ -26,8 +27,12 @@ OWN_KEYS = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
 SECTIONS = ("fp16", "bf16", "optimizer", "scheduler", "aio", "activation_checkpointing")
 MAPPING = re.compile(r"(?:\ufeff?\s*(?:#[^\n]*|---)?\n)*[A-Za-z_][\w-]*:(?:\s|$)")
 """How YAML begins: with a key, behind comments."""
-NEOX = frozenset({"pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size"})
-"""Keys of GPT-NeoX's files, which have DeepSpeed's beside their own."""
+OTHERS = frozenset({
+    "pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size", "_target_",
+})  # fmt: skip
+"""Keys of files that have DeepSpeed's beside their own: GPT-NeoX's, and what Hydra makes an object of."""
+RECORDED = "value"
+"""The key that a run's config has under each name, as wandb records it."""
 LIKELY = 0.75
 """How near a name is to a key that may have been meant."""
 LOOKED_AT = 100
@@ -57,22 +62,34 @@ def is_script(name: str, text: str) -> bool:
 
 
 def is_yaml(name: str, text: str) -> bool:
-    """Whether it is read as YAML: by its ending, and where that says nothing by its first line."""
-    if name.lower().endswith((*YAML, *JSON)):
-        return name.lower().endswith(YAML)
-    return MAPPING.match(text) is not None
+    """Whether it is read as YAML: by its ending, but for a ds_config in JSON, which json.load takes under any name;
+    where the ending says nothing by its first line.
+    """
+    if name.lower().endswith(YAML):
+        return not _is_json_config(text)
+    return not name.lower().endswith(JSON) and MAPPING.match(text) is not None
+
+
+def _is_json_config(text: str) -> bool:
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return is_config(content)
 
 
 def kind_of(document: Document) -> Kind:
     """What a file of these keys is."""
     config = document.config
     names = config.keys()
-    if is_launch(document):
-        return Kind.ACCELERATE
+    if is_others(config) or is_launch(document):
+        return Kind.OTHER if is_others(config) else Kind.ACCELERATE
     if tool_of(names) is not None:
         return Kind.ARGUMENTS
     if is_config(config):
-        return Kind.OTHER if NEOX & names else Kind.CONFIG
+        return Kind.CONFIG
     stated = config.get(DEEPSPEED)
     if isinstance(stated, dict) and not is_config(stated) and not _may_be_config(stated):
         return Kind.OTHER
@@ -88,6 +105,13 @@ def is_config(config: Mapping[str, Any]) -> bool:
     known = {key.name for key in children() if key.name in config}
     sections = any(isinstance(config.get(section), dict) for section in SECTIONS)
     return bool(OWN_KEYS & known) or (sections and len(known) > 1)
+
+
+def is_others(config: Mapping[str, Any]) -> bool:
+    """Whether keys of DeepSpeed's or the Trainer's are those of another tool's file."""
+    sections = [value for value in config.values() if isinstance(value, dict)]
+    recorded = sum(RECORDED in value for value in sections)
+    return bool(OTHERS & config.keys()) or (recorded > 1 and 2 * recorded > len(config))
 
 
 def has_no_key(config: Mapping[str, Any]) -> bool:
@@ -115,6 +139,8 @@ def block(document: Document) -> Document:
 def refuse(document: Document, expected: str) -> None:
     """Raises `SpecError` that says what a file is that no command of ours reads as a config."""
     config = document.config
+    if is_others(config):
+        raise OtherKindError(document.name, f"another tool's file ({_first_names(config)})", expected)
     if isinstance(section := config.get(DEEPSPEED), dict):
         line, column = document.place(document.members[DEEPSPEED,].start)
         what = f"deepspeed: with {_first_names(section)}, which are no keys of a ds_config"

@@ -38,6 +38,16 @@ OPTIONS = frozenset({*NAMES.values(), "zero3_init_flag", PRECISION, USES})
 REPLACED = re.compile(r'"(\w+)": (?:\{"device": )?("?)([\w.-]+)\2\}?')
 
 
+TOP = (
+    "compute_environment", "distributed_type", "mixed_precision", "use_cpu", "debug", "num_processes", "machine_rank",
+    "num_machines", "gpu_ids", "main_process_ip", "main_process_port", "rdzv_backend", "same_network",
+    "main_training_function", "enable_cpu_affinity", "fp8_config", SECTION, "fsdp_config", "parallelism_config",
+    "megatron_lm_config", "mpirun_config", "downcast_bf16", "tpu_name", "tpu_zone", "tpu_use_cluster", "tpu_use_sudo",
+    "command_file", "commands", "tpu_vm", "tpu_env", "dynamo_config", "fp16", "dynamo_backend",
+)  # fmt: skip
+"""Fields of commands/config/config_args.py:ClusterConfig, and two older names that it converts."""
+
+
 @dataclass(frozen=True)
 class AccelerateConfig:
     document: Document
@@ -92,7 +102,10 @@ class AccelerateConfig:
 
 
 def is_launch(document: Document) -> bool:
-    return any(name in document.config for name in (KIND, SECTION, "compute_environment"))
+    """By keys of its own; other tools have a deepspeed_config too, beside keys that Accelerate does not know."""
+    names = document.config.keys()
+    known = sum(name in TOP for name in names)
+    return bool({KIND, "compute_environment"} & names) or (SECTION in names and 2 * known > len(names))
 
 
 def inline(launch: AccelerateConfig) -> Document:

@@ -187,7 +187,8 @@ REFUSALS: tuple[Refusal, ...] = (
         rule=RULE, key="torch_autocast.enabled", since="0.17.2", until="0.17.6",
     ),
     Refusal(
-        lambda c: dynamic_fp16(c) and c.stated("fp16.loss_scale_window") == 0, "runtime/fp16/loss_scaler.py:update_scale",
+        lambda c: dynamic_fp16(c) and c.stated("fp16.loss_scale_window") == 0,
+        "runtime/fp16/loss_scaler.py:update_scale",
         "fp16.loss_scale_window 0", 'write "loss_scale_window": 1000',
         rule=RULE, key="fp16.loss_scale_window", until="0.17.1",
     ),

@@ -171,6 +171,12 @@ def _folded(word: str) -> str:
     return DTYPES.get(word.strip().lower(), word.strip().lower())
 
 
+def takes(subject: Subject, entry: Entry, name: str) -> bool:
+    """Whether the key of this name, in the section of an unknown one, takes what that says."""
+    known = subject.table.key(f"{entry.section}.{name}".lstrip("."))
+    return known is not None and _takes(subject, known, entry.value)
+
+
 def _takes(subject: Subject, known: Key, given: Any) -> bool:
     if known.section in subject.table.strict:
         return not fault(known, given, subject.table)

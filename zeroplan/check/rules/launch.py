@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
-from zeroplan.check.launch import DEEPSPEED, FILE, PRECISION, SECTION, AccelerateConfig
+from zeroplan.check.launch import DEEPSPEED, FILE, PRECISION, SECTION, TOP, AccelerateConfig
 from zeroplan.check.rule import Rule, launching
 
 LINK = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
@@ -21,19 +21,12 @@ FIELDS = (
     *IN_CONFIG, FILE, "zero3_init_flag", "deepspeed_hostfile", "deepspeed_exclusion_filter",
     "deepspeed_inclusion_filter", "deepspeed_multinode_launcher", "deepspeed_moe_layer_cls_names",
 )  # fmt: skip
-TOP = (
-    "compute_environment", "distributed_type", "mixed_precision", "use_cpu", "debug", "num_processes", "machine_rank",
-    "num_machines", "gpu_ids", "main_process_ip", "main_process_port", "rdzv_backend", "same_network",
-    "main_training_function", "enable_cpu_affinity", "fp8_config", SECTION, "fsdp_config", "parallelism_config",
-    "megatron_lm_config", "mpirun_config", "downcast_bf16", "tpu_name", "tpu_zone", "tpu_use_cluster", "tpu_use_sudo",
-    "command_file", "commands", "tpu_vm", "tpu_env", "dynamo_config", "fp16", "dynamo_backend",
-)  # fmt: skip
-"""Fields of commands/config/config_args.py:ClusterConfig, and two older names that it converts."""
 KINDS = (
     "NO", "MULTI_CPU", "MULTI_HPU", "MULTI_GPU", "MULTI_NPU", "MULTI_MLU", "MULTI_SDAA", "MULTI_MUSA", "MULTI_XPU",
     "MULTI_NEURON", DEEPSPEED, "FSDP", "XLA", "MEGATRON_LM",
 )  # fmt: skip
 """Values of utils/dataclasses.py:DistributedType."""
+LOCAL = "LOCAL_MACHINE"
 PRECISIONS = ("no", "fp16", "bf16", "fp8")
 NVME_PATHS = ("offload_optimizer_nvme_path", "offload_param_nvme_path")
 Z2, Z3 = "zero_stage: 2", "zero_stage: 3, zero3_save_16bit_model: true"
@@ -72,7 +65,7 @@ RULES: tuple[Rule, ...] = (
 
 def not_read(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     config = launch.document.config
-    if str(config.get("compute_environment", "LOCAL_MACHINE")) != "LOCAL_MACHINE":
+    if str(config.get("compute_environment", LOCAL)) != LOCAL:
         return
     for name in config:
         if name not in TOP:
@@ -92,6 +85,39 @@ def not_read(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     elif precision is not None and str(precision).lower() not in PRECISIONS:
         yield Hit("ZP811", ("mixed_precision",), f"{said(precision)} for mixed_precision: accelerate launch stops",
                   "mixed_precision: bf16")  # fmt: skip
+
+
+ON_OR_OFF = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
+"""What utils/environment.py:str_to_bool takes."""
+
+
+def types(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
+    """Values of another type than the launcher takes (run: AttributeError, TypeError, ValueError)."""
+    config, fields = launch.document.config, launch.fields
+    if (machine := config.get("compute_environment", LOCAL)) != LOCAL and str(machine).upper() != "AMAZON_SAGEMAKER":
+        yield Hit("ZP811", ("compute_environment",), f"{said(machine)} for compute_environment: accelerate launch "
+                  "takes the file for SageMaker's, and stops", f"compute_environment: {LOCAL}")  # fmt: skip
+    if not launch.is_deepspeed:
+        return
+    section = config.get(SECTION)
+    if section is not None and not isinstance(section, dict):
+        write = f"{SECTION}: {{{FILE}: {section}}}" if isinstance(section, str) else f"{SECTION}: {{zero_stage: 2}}"
+        yield Hit("ZP811", (SECTION,), f"{said(section)} for {SECTION}, a mapping of fields: accelerate launch stops",
+                  write)  # fmt: skip
+    ids, port = config.get("gpu_ids"), config.get("main_process_port")
+    if ids is not None and not isinstance(ids, str):
+        joined = ",".join(str(one) for one in (ids if isinstance(ids, list) else [ids]))
+        yield Hit("ZP811", ("gpu_ids",), f"{said(ids)} for gpu_ids, which is a text: accelerate launch stops",
+                  f"gpu_ids: '{joined}'")  # fmt: skip
+    if isinstance(port, str):
+        yield Hit("ZP811", ("main_process_port",), f"{said(port)} for main_process_port, which is a number: accelerate "
+                  "launch stops", f"main_process_port: {port if port.isdecimal() else 29500}")  # fmt: skip
+    stage, flag = fields.get("zero_stage"), fields.get("zero3_init_flag")
+    if isinstance(stage, str) and not stage.strip().isdecimal() and launch.config_file is None:
+        yield Hit("ZP811", (SECTION, "zero_stage"), f"{said(stage)} for zero_stage: Accelerate stops", "zero_stage: 3")
+    if flag is not None and str(flag).lower() not in ON_OR_OFF:
+        yield Hit("ZP811", (SECTION, "zero3_init_flag"), f"{said(flag)} for zero3_init_flag: Accelerate stops",
+                  "zero3_init_flag: true")  # fmt: skip
 
 
 def numbers(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
@@ -146,7 +172,10 @@ def without_effect(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
         yield Hit("ZP812", ("distributed_type",), f"{SECTION} is not read under distributed_type {launch.kind}",
                   "distributed_type: DEEPSPEED")  # fmt: skip
     for name in launch.fields:
-        if name not in FIELDS:
+        if name in TOP:
+            yield Hit("ZP812", (SECTION, name), f"{name} is no field of {SECTION}: accelerate launch takes it for its "
+                      "own option", f"{name} at the top level")  # fmt: skip
+        elif name not in FIELDS:
             near = (difflib.get_close_matches(name, FIELDS, n=1) or [""])[0]
             yield Hit("ZP812", (SECTION, name), f"{named(name)} is no field of Accelerate's, which ignores it",
                       f"{near}: ..." if near else f"in the ds_config.json that {FILE} names")  # fmt: skip
@@ -164,7 +193,7 @@ def lost_paths(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
 
 
 LAUNCH_CHECKS: tuple[Callable[[AccelerateConfig, Any], Iterator[Hit]], ...] = (
-    not_read, numbers, beside_a_file, initialisation, without_effect, lost_paths,
+    not_read, types, numbers, beside_a_file, initialisation, without_effect, lost_paths,
 )  # fmt: skip
 CHECKS = ()
 """None that asks a ds_config."""

@@ -115,6 +115,11 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 LOOK_ALIKES = {"cpu_offload_params": "offload_param", "cpu_offload_optimizer": "offload_optimizer",
                "offload_params": "offload_param", "offload_optimizers": "offload_optimizer"}  # fmt: skip
+OF_ACCELERATE = {
+    "zero_stage": '"stage" in zero_optimization', "zero3_init_flag": "zero3_init_flag in Accelerate's own file",
+    "zero3_save_16bit_model": '"stage3_gather_16bit_weights_on_model_save" in zero_optimization',
+}  # fmt: skip
+"""Fields of Accelerate's that people write here, and what to write instead."""
 OFFLOADS = (f"{ZERO}.offload_param", f"{ZERO}.offload_optimizer")
 
 
@@ -185,6 +190,9 @@ def _ignored(subject: Subject, entry: Entry) -> Hit:
     if entry.section == "bf16" and any(known.name == name for known in subject.table.children("fp16")):
         return Hit("ZP106", entry.path, f"{name} belongs to fp16: DeepSpeed ignores it in bf16", "delete it",
                    edits=deleted(subject.document, entry.path))
+    if not entry.section and name in OF_ACCELERATE:
+        return Hit("ZP107", entry.path, f"{name} is a field of Accelerate's deepspeed_config: DeepSpeed ignores it",
+                   OF_ACCELERATE[name])  # fmt: skip
     if not entry.section and name in TRAINER_ARGUMENTS:
         return Hit("ZP107", entry.path, f"{name} is an option of the training script: DeepSpeed ignores it",
                    "delete it here, and set it there")  # fmt: skip
@@ -198,12 +206,12 @@ def _instead(subject: Subject, entry: Entry, home: tuple[str, ...]) -> str:
     if home:
         return "move it to " + " or ".join(path.rpartition(".")[0] or "the top level" for path in home[:3])
     near = likely(entry, subject.table)
-    return f'"{near}": {_short(entry.value)}' if near else "delete it"
+    return f'"{near}": {_short(entry.value)}' if near and answers.takes(subject, entry, near) else "delete it"
 
 
 def _short(value: Any) -> str:
     """A value as a replacement line repeats it."""
-    text = json.dumps(value)
+    text = json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value)
     return text if len(text) <= SHORT else "..."
 
 

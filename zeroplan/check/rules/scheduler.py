@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from zeroplan.check.edit import deleted
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.rule import ISSUE, Rule, example
 from zeroplan.check.rules import answers
@@ -71,6 +72,8 @@ RULES: tuple[Rule, ...] = (
     ),
 )  # fmt: skip
 
+RATES = ("warmup_min_lr", "warmup_max_lr")
+
 
 def _section(subject: Subject) -> tuple[Any, dict[str, Any]]:
     section = subject.config.get("scheduler")
@@ -97,7 +100,9 @@ def params(subject: Subject) -> Iterator[Hit]:
         if name not in given and isinstance(subject.config["scheduler"].get("params"), dict):
             yield Hit("ZP611", PARAMS, f"{kind} without {name}: DeepSpeed stops, it has no default", f'"{name}": 1000')
     for name, value in given.items():
-        if name not in known:
+        if kind == "WarmupCosineLR" and name in RATES:
+            yield _rate_for_ratio(subject, name, value)
+        elif name not in known:
             near = nearest(name, known)
             yield Hit("ZP615", (*PARAMS, name), f"{named(name)} is no parameter of {kind}: DeepSpeed refuses it",
                       f'"{near}": ...', edits=answers.parameter(subject, (*PARAMS, name), known))
@@ -108,6 +113,17 @@ def params(subject: Subject) -> Iterator[Hit]:
             yield Hit(rule, (*PARAMS, name), f"{said(value)} for {name}: DeepSpeed stops, it takes {wants}",
                       f'"{name}": {_instead(name, value)}',
                       edits=answers.value(subject, (*PARAMS, name), KEYS[f"scheduler.params.{name}"], value))
+
+
+def _rate_for_ratio(subject: Subject, name: str, value: Any) -> Hit:
+    """WarmupCosineLR has ratios of the optimizer's own rate, to which it rises (runtime/lr_schedules.py)."""
+    path, rate = (*PARAMS, name), subject.stated("optimizer.params.lr")
+    known = isinstance(rate, int | float) and isinstance(value, int | float) and rate
+    write = "delete it; the optimizer's lr is what it rises to"
+    if name == RATES[0]:
+        write = f'"warmup_min_ratio": {value / rate:g}' if known else f'"warmup_min_ratio": {name} / lr'
+    return Hit("ZP615", path, f"{name} is no parameter of WarmupCosineLR: DeepSpeed refuses it", write,
+               edits=deleted(subject.document, path) if name == RATES[1] else ())  # fmt: skip
 
 
 def _instead(name: str, value: Any) -> Any:

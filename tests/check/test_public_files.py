@@ -1,0 +1,113 @@
+"""Kinds of files that public repositories have, each as small as it was once taken for another, or judged otherwise than
+its reader does. What the reader does was run: accelerate 1.15, transformers 5.24, DeepSpeed 0.19.8, omegaconf 2.3.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+LAUNCH = "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\n"
+
+
+@pytest.fixture
+def check(zeroplan, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(name, text, *options):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return zeroplan("check", name, "--format", "concise", *options)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ds.yaml", '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2, '
+                    '"reduce_bucket_size": 5e8}}'),
+        ("hydra.yaml", "train_micro_batch_size_per_gpu: ${batch}\nbf16: {enabled: true}\n"
+                       "zero_optimization: {stage: 3, stage3_max_live_parameters: 1e9, "
+                       "stage3_gather_16bit_weights_on_model_save: true}\n"),
+        ("sat.yaml", "batch: 1\ndeepspeed:\n  train_micro_batch_size_per_gpu: 1\n  bf16: {enabled: true}\n"
+                     "  zero_optimization: {stage: 2, reduce_bucket_size: 1e9}\n"),
+        ("trl.yaml", 'method: dpo\ndeepspeed: {bf16: {enabled: true}, zero_optimization: {stage: 2}, '
+                     'train_micro_batch_size_per_gpu: "auto"}\n'),
+    ],
+)  # fmt: skip
+def test_what_runs(check, name, text):
+    """json.load takes JSON under any name; OmegaConf has 1e9 for a number; who writes "auto" has somebody who fills it."""
+    ran = check(name, text)
+    assert (ran.code, ran.err) == (0, "")
+    assert "error" not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("espnet.yaml", "ngpu: 1\nmax_epoch: 3\ndeepspeed_config: null\n", "keys of something else ('ngpu'"),
+        ("strategy.yaml", "_target_: lightning.pytorch.strategies.DeepSpeedStrategy\nzero_optimization: true\nstage: 2\n",
+         "another tool's file ('_target_'"),
+        ("wandb.yaml", "deepspeed: {value: null}\noutput_dir: {value: out}\nlearning_rate: {value: 1.0e-05}\n"
+                       "per_device_train_batch_size: {value: 4}\n", "another tool's file ('deepspeed'"),
+        ("neox.json", '{"pipe-parallel-size": 1, "num-layers": 12, "train_micro_batch_size_per_gpu": 8, '
+                      '"zero_optimization": {"stage": 1}, "bf16": {"enabled": true}}', "another tool's file ('pipe-"),
+        ("jinja.json", '{"train_batch_size": {{ size }}, "bf16": {"enabled": true}}', "a template"),
+    ],
+)  # fmt: skip
+def test_what_is_another_tools(check, zeroplan, name, text, said):
+    ran = check(name, text)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert zeroplan("estimate", "--config", name, "--params", "7B").code == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "write"),
+    [
+        ("deepspeed_config: ./ds.json\n", "deepspeed_config: {deepspeed_config_file: ./ds.json}"),
+        ("deepspeed_config: {zero_stage: 2}\ngpu_ids: 0\n", "gpu_ids: '0'"),
+        ("deepspeed_config: {zero_stage: 2}\ngpu_ids: [0, 1]\n", "gpu_ids: '0,1'"),
+        ("deepspeed_config: {zero_stage: 2}\ncompute_environment: local_machine\n", "compute_environment: LOCAL_MACHINE"),
+        ("deepspeed_config: {zero_stage: 2}\nmain_process_port: '29555'\n", "main_process_port: 29555"),
+        ("deepspeed_config: {zero_stage: auto}\n", "zero_stage: 3"),
+        ("deepspeed_config: {zero_stage: 2, zero3_init_flag: maybe}\n", "zero3_init_flag: true"),
+    ],
+)  # fmt: skip
+def test_where_accelerate_launch_stops(check, more, write):
+    """Run: AttributeError of str, int and list, ValueError of unknown keys, of 'auto' and of 'maybe', TypeError of a port."""
+    ran = check("accelerate.yaml", LAUNCH + more)
+    assert ran.code == 1
+    assert ran.out.count(" error ZP811: ") == 1
+    assert f"write: {write}\n" in ran.out
+
+
+@pytest.mark.parametrize("more", [
+    "deepspeed_config: {zero_stage: 2}\ngpu_ids: all\nmain_process_port: 29555\n", "deepspeed_config: {zero_stage: '2'}\n",
+    "deepspeed_config: {zero_stage: 2, zero3_init_flag: off}\n", "deepspeed_config: {zero_stage: 2}\ngpu_ids: 0,1\n",
+])  # fmt: skip
+def test_where_it_does_not(check, more):
+    assert " error " not in check("accelerate.yaml", LAUNCH + more).out
+
+
+def test_a_field_twice(check):
+    """PyYAML keeps the last."""
+    assert "warning ZP103: zero_stage is there twice: accelerate launch takes the last" in check(
+        "accelerate.yaml", f"{LAUNCH}deepspeed_config: {{zero_stage: 2, zero_stage: 3}}\n").out  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "write"),
+    [
+        ('"fp16": {"enabled": true, "dynamic_loss_scale": true}', "delete it"),
+        ('"bf16": {"enabled": true}, "comment": "neox"', "delete it"),
+        ('"bf16": {"enabled": true}, "zero_optimization": {"stage": 1, "allreduce_bucket_size": 5e8}', '"reduce_bucket_size": 500000000'),
+        ('"bf16": {"enabled": true}, "zero3_save_16bit_model": true', '"stage3_gather_16bit_weights_on_model_save" in zero_optimization'),
+        ('"bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "scheduler": {"type": "WarmupCosineLR", '
+         '"params": {"total_num_steps": 10000, "warmup_min_lr": 1e-5}}', '"warmup_min_ratio": 0.1'),
+        ('"bf16": {"enabled": true}, "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 10000, "warmup_max_lr": 1e-4}}',
+         "delete it; the optimizer's lr is what it rises to"),
+    ],
+)  # fmt: skip
+def test_what_to_write_is_what_deepspeed_takes(check, text, write):
+    """Run: min_loss_scale refuses true, comet is a section; WarmupCosineLR begins at warmup_min_ratio of the optimizer's rate."""
+    assert f"write: {write}\n" in check("ds.json", f'{{"train_micro_batch_size_per_gpu": 1, {text}}}').out
