@@ -111,3 +111,52 @@ def test_a_field_twice(check):
 def test_what_to_write_is_what_deepspeed_takes(check, text, write):
     """Run: min_loss_scale refuses true, comet is a section; WarmupCosineLR begins at warmup_min_ratio of the optimizer's rate."""
     assert f"write: {write}\n" in check("ds.json", f'{{"train_micro_batch_size_per_gpu": 1, {text}}}').out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("generation_config.json", '{"eos_token_id": 2, "_from_model_config": true, "transformers_version": "4.41.2"}', "keys of something else"),
+        ("trainer_state.json", '{"epoch": 1.0, "global_step": 10, "log_history": [], "train_batch_size": 2}', "another tool's file"),
+        ("config.json", '{"model_type": "qwen", "architectures": ["QWenLMHeadModel"], "bf16": false, "fp16": true, "hidden_size": 64}',
+         "a model's config.json"),
+        ("config.json", '{"n_embd": 768, "n_layer": 12, "vocab_size": 21128}', "keys of something else"),
+        ("conflict.json", '{\n<<<<<<< HEAD\n "train_batch_size": 8\n=======\n "train_batch_size": 4\n>>>>>>> other\n}', "a merge conflict"),
+        ("rlhf.yaml", "pretrain: meta-llama/Llama-3-8B\nzero_stage: 3\nmicro_train_batch_size: 2\nlearning_rate: 1.0e-6\n",
+         "a file of OpenRLHF"),
+    ],
+)  # fmt: skip
+def test_what_lies_beside_a_config(check, name, text, said):
+    ran = check(name, text)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("deepspeed --module openrlhf.cli.train_sft --zero_stage 2 --bf16", "a script of OpenRLHF, which makes its config of its own options"),
+        ("ray job submit -- python3 -m openrlhf.cli.train_ppo_ray --zero_stage 3", "a script of OpenRLHF"),
+        ("python3 -m verl.trainer.main_ppo data.train_files=x", "a script of verl, which trains without DeepSpeed"),
+    ],
+)  # fmt: skip
+def test_scripts_of_tools_without_a_config(check, line, said):
+    ran = check("run.sh", f"#!/bin/bash\n{line}\n")
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+@pytest.mark.parametrize("line", ['base.update({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}})',
+                                  'base |= {"zero_optimization": {"stage": 3}, "bf16": {"enabled": True}}'])  # fmt: skip
+def test_a_dict_that_is_put_into_another(check, zeroplan, line):
+    """Its batch stands in the other; a name that nobody knows is wrong in either."""
+    assert check("train.py", f"base = load()\n{line}\n").code == 0
+    assert "other code decides the rest of what it is put into" in zeroplan("check", "train.py").out
+    assert "ZP108" in check("train.py", f"base = load()\n{line}\n".replace('"stage"', '"overlap_com": True, "stage"')).out
+
+
+@pytest.mark.parametrize(("batch", "options", "micro"), [(6, (), 2), (400, ("--gpus", "4"), 100), (7, (), 1), (64, (), 4)])
+def test_a_share_that_divides_the_batch(check, batch, options, micro):
+    """Run: 4 beside a train_batch_size of 6 on one GPU: AssertionError, 6 != 4 * 1 * 1."""
+    ran = check("ds.json", f'{{"train_batch_size": {batch}, "bf16": {{"enabled": true}}}}', *options)
+    assert f'write: "train_micro_batch_size_per_gpu": {micro}\n' in ran.out

@@ -52,6 +52,30 @@ def test_how_people_write_it(project, name, text, place, version):
     assert (required.place, required.version) == (place, version)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "version"),
+    [
+        ("pyproject.toml", '[project]\ndependencies = ["deepspeed (>=0.14.2,<0.14.4)"]\n', "0.14.3"),
+        ("requirements.txt", "DeepSpeed==0.14.3\n", "0.14.3"),
+        ("requirements.txt", "accelerate==1.0.1  # deepspeed==0.14.0 breaks with this\ndeepspeed==0.16.9\n", "0.16.9"),
+        ("pyproject.toml", 'description = "needs deepspeed>=0.14,<0.15 on old cards"\ndependencies = ["deepspeed==0.16.9"]\n', "0.16.9"),
+        ("requirements.txt", 'deepspeed==0.14.4; sys_platform == "win32"\ndeepspeed==0.17.0; sys_platform == "linux"\n', "0.17.0"),
+        ("pyproject.toml", 'dependencies = ["deepspeed==0.16.4; sys_platform == \'linux\'", "x"]\n', "0.16.4"),
+        ("environment.yml", "  - deepspeed=0.14\n", "0.14.5"),
+        ("environment.yml", "  - deepspeed 0.14.*\n", "0.14.5"),
+        ("requirements.txt", "deepspeed==0.15.1+cu121\n", "0.15.1"),
+    ],
+)  # fmt: skip
+def test_what_pip_and_conda_take_it_for(project, name, text, version):
+    """packaging 25: names fold case, a local version is a build of its release, markers are of Linux; conda's = is a prefix."""
+    assert project(name, text).version == version
+
+
+def test_a_plain_name_goes_before_others(project, tmp_path):
+    (tmp_path / "requirements-old.txt").write_text("deepspeed==0.14.0\n", encoding="utf-8")
+    assert project("requirements.txt", "deepspeed==0.17.5\n").version == "0.17.5"
+
+
 @pytest.mark.parametrize("text", ["deepspeed\n", "my-deepspeed==0.16.9\n", "deepspeed-mii==0.1.0\n", "# deepspeed==0.16.9\n"])
 def test_what_asks_for_no_version(project, text):
     assert project("requirements.txt", text) is None

@@ -61,6 +61,7 @@ Overrides = Iterable[tuple[str, Any]]
 """Fields of an Accelerate file that options of `accelerate launch` replace."""
 LIGHTNINGS = "DeepSpeedStrategy"
 """What Lightning's users give a config to."""
+CONFLICT = re.compile(r"^<{7} .*^={7}$.*^>{7} ", re.MULTILINE | re.DOTALL)
 TEMPLATE = re.compile(r"\{[{%][^{}]*[%}]\}")
 """A place where Jinja puts something in, as JSON has none outside of texts."""
 CONSTANTS = re.compile(r"\b(?:true|false|null)\b")
@@ -212,6 +213,8 @@ def findings_of(
     try:
         document = read_json(name, text)
     except NotReadableError:
+        if CONFLICT.search(text):
+            raise SpecError(name, "a merge conflict", EXPECTED) from None
         if TEMPLATE.search(text):
             raise OtherKindError(name, "a template, whose values another file says", EXPECTED) from None
         return check_text(name, text, setting)

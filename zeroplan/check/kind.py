@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Mapping
 from enum import Enum
-from itertools import islice
 from typing import Any
 
 from zeroplan.catalog.trainers.tools import TRAINER, tool_of
@@ -28,9 +27,10 @@ SECTIONS = ("fp16", "bf16", "optimizer", "scheduler", "aio", "activation_checkpo
 MAPPING = re.compile(r"(?:\ufeff?\s*(?:#[^\n]*|---)?\n)*[A-Za-z_][\w-]*:(?:\s|$)")
 """How YAML begins: with a key, behind comments."""
 OTHERS = frozenset({
-    "pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size", "_target_",
+    "pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size", "_target_", "log_history",
 })  # fmt: skip
-"""Keys of files that have DeepSpeed's beside their own: GPT-NeoX's, and what Hydra makes an object of."""
+"""Keys of files that have DeepSpeed's beside their own: GPT-NeoX's, what Hydra makes an object of, a trainer_state."""
+OPENRLHF = frozenset({"zero_stage", "micro_train_batch_size"})
 RECORDED = "value"
 """The key that a run's config has under each name, as wandb records it."""
 LIKELY = 0.75
@@ -111,16 +111,18 @@ def is_others(config: Mapping[str, Any]) -> bool:
     """Whether keys of DeepSpeed's or the Trainer's are those of another tool's file."""
     sections = [value for value in config.values() if isinstance(value, dict)]
     recorded = sum(RECORDED in value for value in sections)
-    return bool(OTHERS & config.keys()) or (recorded > 1 and 2 * recorded > len(config))
+    return bool(OTHERS & config.keys()) or config.keys() >= OPENRLHF or (recorded > 1 and 2 * recorded > len(config))
 
 
 def has_no_key(config: Mapping[str, Any]) -> bool:
     """Whether it says something, and nothing that DeepSpeed reads or ever read, nor what may be a slip for that."""
     known = {name: None for one in children() for name in (one.name, *one.aliases)} | dict.fromkeys(REMOVED_KEYS)
-    if not config or any(name in known or name.startswith(COMMENTS) for name in config):
+    stated = [name for name in config if not name.startswith(COMMENTS)]
+    if not stated or any(name in known for name in stated):
         return False
-    near = (difflib.get_close_matches(name.lower(), known, n=1, cutoff=LIKELY) for name in islice(config, LOOKED_AT))
-    return not any(near)
+    looked_at = stated[:LOOKED_AT]
+    near = sum(bool(difflib.get_close_matches(name.lower(), known, n=1, cutoff=LIKELY)) for name in looked_at)
+    return 2 * near < len(looked_at)
 
 
 def _may_be_config(section: Mapping[str, Any]) -> bool:
@@ -140,7 +142,9 @@ def refuse(document: Document, expected: str) -> None:
     """Raises `SpecError` that says what a file is that no command of ours reads as a config."""
     config = document.config
     if is_others(config):
-        raise OtherKindError(document.name, f"another tool's file ({_first_names(config)})", expected)
+        of_openrlhf = config.keys() >= OPENRLHF
+        whose = "a file of OpenRLHF, which makes its config of it" if of_openrlhf else "another tool's file"
+        raise OtherKindError(document.name, f"{whose} ({_first_names(config)})", expected)
     if isinstance(section := config.get(DEEPSPEED), dict):
         line, column = document.place(document.members[DEEPSPEED,].start)
         what = f"deepspeed: with {_first_names(section)}, which are no keys of a ds_config"

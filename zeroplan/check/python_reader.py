@@ -55,7 +55,7 @@ def literals(name: str, text: str) -> list[Literal]:
     reader = _Reader(name, text, _constants(tree))
     changed = _changed(tree)
     dicts = [(node, named) for node, named in _dicts(tree, "") if reader.is_one(node, named)]
-    several = [reader.literal(node, changed.get(named, ())) for node, named in dicts]
+    several = [reader.literal(node, (*_part(node, tree), *changed.get(named, ()))) for node, named in dicts]
     return sorted(several, key=lambda one: one.document.root.start)
 
 
@@ -89,6 +89,15 @@ def _changed(tree: ast.Module) -> dict[str, list[tuple[int, str]]]:
         if name is not None:
             changed.setdefault(name, []).append((node.lineno, f"what line {node.lineno} sets"))  # type: ignore[attr-defined]
     return changed
+
+
+def _part(part: ast.expr, tree: ast.Module) -> list[tuple[int, str]]:
+    """What is said of a dict that is put into another one, which has the rest: update({...}), and |= {...}."""
+    for node in ast.walk(tree):
+        call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING
+        if (call and part in node.args) or (isinstance(node, ast.AugAssign) and node.value is part):  # type: ignore[attr-defined]
+            return [(part.lineno, "the rest of what it is put into")]
+    return []
 
 
 def _dicts(node: ast.AST, named: str) -> Iterator[tuple[ast.expr, str]]:

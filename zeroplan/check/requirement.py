@@ -7,12 +7,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from fnmatch import fnmatch
 from functools import cache
 from typing import NamedTuple
 
 from zeroplan.deepspeed.versions import versions
 
+LOCAL = re.compile(r"\+[\w.]+")
+"""A build of the same release, as in ==0.15.1+cu121."""
 LOCKS = ("poetry.lock", "uv.lock", "pdm.lock", "pylock.toml", "Pipfile.lock")
 EXACT = re.compile(r"={2,3}([0-9]+(?:\.[0-9]+)*)")
 FILES = (
@@ -21,6 +24,9 @@ FILES = (
 )  # fmt: skip
 """Where versions are required, the exact ones first."""
 LARGEST = 16_000_000
+COMMENT = re.compile(r"(?:^|\s)#(?!egg=).*$")
+PROSE = re.compile(r"\s*(?:description|name|title|summary|keywords)\s*=")
+"""Keys of pyproject.toml with words for people."""
 OPERATOR = r"(?:===?|~=|!=|>=|<=|>|<)"
 SPECIFIERS = rf"(?P<all>{OPERATOR}\s*[\w.*+!]+(?:\s*,\s*{OPERATOR}\s*[\w.*+!]+)*)"
 """As in >=0.14,<0.17."""
@@ -48,12 +54,12 @@ class Patterns(NamedTuple):
 @cache
 def _patterns(package: str) -> Patterns:
     return Patterns(
-        re.compile(rf"(?<![\w./-]){package}(?:\[[\w ,-]*\])?\s*{SPECIFIERS}"),
+        re.compile(rf"(?<![\w./-]){package}(?:\[[\w ,-]*\])?\s*\(?\s*{SPECIFIERS}", re.IGNORECASE),
         re.compile(
             rf"""^\s*["']?{package}["']?\s*[:=]\s*(?:\{{[^}}\n]*?version["']?\s*[:=]\s*)?"""
             r"""["'](?P<all>[~^]?[=<>!]*\s*\d[\w.,*<>=! ]*)["']"""
         ),
-        re.compile(rf"^\s*-\s*(?:[\w.-]+::)?{package}\s*=\s*(?P<all>\d[\w.*]*)"),
+        re.compile(rf"^\s*-\s*(?:[\w.-]+::)?{package}(?:\s*=\s*|\s+)(?P<all>\d[\w.*]*)"),
         re.compile(rf"{package}[\w.-]*(?:\.git)?@v?(?P<all>\d+\.\d+\.\d+)\b", re.IGNORECASE),
         re.compile(rf"""name\s*=\s*"{package}"\s*\n\s*version\s*=\s*"(?P<all>[^"\n]+)\""""),
         re.compile(rf""""{package}"\s*:\s*\{{[^{{}}]*?"version"\s*:\s*"==(?P<all>[^"\n]+)\""""),
@@ -108,7 +114,8 @@ def _in_folder(folder: str, here: str, package: str) -> Requirement | None:
     except OSError:
         return None
     order = {name: next(at for at, pattern in enumerate(FILES) if fnmatch(name, pattern)) for name in names}
-    paths = [os.path.join(folder, name) for name in sorted(names, key=lambda name: (order[name], name))]
+    plain = sorted(names, key=lambda name: (order[name], len(name.partition(".")[0]), name))  # a plain name first
+    paths = [os.path.join(folder, name) for name in plain]
     return next((requirement for path in paths for requirement in _in_file(path, here, package)), None)
 
 
@@ -128,9 +135,10 @@ def _in_file(path: str, here: str, package: str) -> Iterator[Requirement]:
                 yield _requirement(package, f"=={match['all']}", place, text.count("\n", 0, match.start("all")) + 1)
         return
     for number, line in enumerate(text.splitlines(), 1):
-        if package not in line.lower() or line.lstrip().startswith("#"):
+        stated = COMMENT.sub("", line)
+        if package not in stated.lower() or PROSE.match(stated) or not _is_for_linux(stated):
             continue
-        if specifiers := _specifiers(_patterns(package), line):
+        if specifiers := _specifiers(_patterns(package), stated):
             yield _requirement(package, specifiers, place, number)
 
 
@@ -140,9 +148,24 @@ def _specifiers(patterns: Patterns, line: str) -> str:
         return "".join(match["all"].split())
     if match := patterns.assigned.search(line):
         return _of_poetry("".join(match["all"].split()))
-    if match := patterns.conda.search(line) or patterns.source.search(line):
+    if match := patterns.conda.search(line):
+        number = match["all"]
+        return f"=={number}" if number.endswith(".*") or number.count(".") > 1 else f"=={number}.*"
+    if match := patterns.source.search(line):
         return f"=={match['all']}"
     return ""
+
+
+def _is_for_linux(line: str) -> bool:
+    """Whether a marker behind a semicolon leaves a line out where DeepSpeed runs."""
+    from packaging.markers import InvalidMarker, Marker, default_environment
+
+    environment = {**default_environment(), "sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
+    stated = line.partition(";")[2].strip()
+    for marker in (stated, stated.rstrip(", ]"), stated.rstrip(", ]")[:-1]):  # in a list of texts it has a quote behind
+        with suppress(InvalidMarker):
+            return Marker(marker).evaluate(environment)  # type: ignore[arg-type]
+    return True
 
 
 def _of_poetry(text: str) -> str:
@@ -158,10 +181,11 @@ def _of_poetry(text: str) -> str:
 def _requirement(package: str, specifiers: str, place: str, line: int) -> Requirement:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-    exact = EXACT.fullmatch(specifiers)
+    plain = LOCAL.sub("", specifiers)
+    exact = EXACT.fullmatch(plain)
     candidates = versions() if package == "deepspeed" else (exact[1],) if exact else RELEASES[package]
     try:
-        allowed = list(SpecifierSet(specifiers).filter(candidates))
+        allowed = list(SpecifierSet(plain).filter(candidates))
     except InvalidSpecifier:
         allowed = []
     return Requirement(specifiers, f"{place}:{line}", allowed[-1] if allowed else None)

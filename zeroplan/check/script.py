@@ -22,6 +22,13 @@ from zeroplan.errors import SpecError
 
 SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --config_file that is there"
 
+NO_CONFIG = "a script that gives no DeepSpeed config to a training run"
+WITHOUT_CONFIG = {
+    "openrlhf.cli.": "a script of OpenRLHF, which makes its config of its own options, as --zero_stage",
+    "verl.trainer.": "a script of verl, which trains without DeepSpeed",
+}
+"""Modules of tools that take no ds_config."""
+
 
 def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """The configs that a script gives to the training runs that it starts, with what it states of each."""
@@ -54,7 +61,8 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
     if len(checked.texts) == 1 and not any(one.severity == ERROR for one in checked.findings):
         if others and not left_out:
             raise others[0]
-        place, found = left_out[0] if left_out else (name, "a script that gives no DeepSpeed config to a training run")
+        own = next((said for module, said in WITHOUT_CONFIG.items() if module in text), NO_CONFIG)
+        place, found = left_out[0] if left_out else (name, own)
         raise SpecError(place, found, SCRIPTS)
     checked.notes += [f"{place}: {found}: not looked at" for place, found in left_out]
     checked.notes += [f"{error}: not looked at" for error in others]

@@ -97,7 +97,8 @@ def _memory(log: Log, predicted: Predicted) -> Iterator[Observed]:
         name = f"{phase}, most allocated"
         yield from _row(series.get(("Max_MA", f"Engine after {phase}")), GPU, name, "bytes", most, LARGEST)
     peak = gpu and total(gpu.peak.lines)
-    whole = _joined(log, "Max_MA") or series.get(("MaxMemAllocated", "throughput"))
+    printed = (_joined(log, "Max_MA"), series.get(("MaxMemAllocated", "throughput")))
+    whole = max((one for one in printed if one), key=lambda one: max(one.values), default=None)
     yield from _row(whole, GPU, "most allocated", "bytes", peak, LARGEST)
     levels = {level.name: level.bytes for level in shown_by(job, predicted.ledger)}
     # CA, not Max_CA: that is printed in whole GiB.

@@ -250,8 +250,11 @@ def _suits(subject: Subject, ranks: float) -> bool:
 def total_alone(subject: Subject) -> Iterator[Hit]:
     config = subject.config
     if [name for name in BATCH if config.get(name) is not None] == [TOTAL] and config[TOTAL] != AUTO:
+        total, ranks = config[TOTAL], subject.setting.gpus or 1
+        share = total // ranks if isinstance(total, int) and total > 0 and total % ranks == 0 else 4
+        micro = share if subject.setting.gpus else max(size for size in (1, 2, 4) if share % size == 0)
         yield Hit("ZP206", (TOTAL,), "train_batch_size alone: each GPU takes its share in one micro-batch, so memory "
-                  "grows when GPUs become fewer", f'"{MICRO}": 4')  # fmt: skip
+                  "grows when GPUs become fewer", f'"{MICRO}": {micro}')  # fmt: skip
 
 
 CHECKS = (refused_sizes, split_sequences, total_alone)
