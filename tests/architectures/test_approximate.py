@@ -116,3 +116,36 @@ def test_it_says_what_it_is():
     assert (found.family, found.name) == ("somebodys_own", "mine")
     assert "somebodys_own is not described" in found.source
     assert "within 15%" in found.source
+
+
+CHATGLM = {
+    "model_type": "chatglm", "architectures": ["ChatGLMModel"], "hidden_size": 4096, "ffn_hidden_size": 13696, "num_layers": 28,
+    "num_attention_heads": 32, "kv_channels": 128, "multi_query_attention": True, "multi_query_group_num": 2,
+    "padded_vocab_size": 65024, "rmsnorm": True, "add_qkv_bias": True, "add_bias_linear": False, "seq_length": 32768,
+    "layernorm_epsilon": 1e-5, "tie_word_embeddings": False, "quantization_bit": 0,
+}  # fmt: skip
+QWEN = {
+    "model_type": "qwen", "architectures": ["QWenLMHeadModel"], "hidden_size": 4096, "intermediate_size": 22016,
+    "kv_channels": 128, "layer_norm_epsilon": 1e-6, "max_position_embeddings": 8192, "no_bias": True, "num_attention_heads": 32,
+    "num_hidden_layers": 32, "vocab_size": 151936, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "parameters"), [
+    # Layers: queries, keys and values 4096·(4096+2·256) and their biases, output 4096², MLP 4096·2·13696 + 13696·4096, two norms.
+    (CHATGLM, 2 * 65024 * 4096 + 4096 + 28 * (4096 * 4608 + 4608 + 4096**2 + 3 * 4096 * 13696 + 2 * 4096)),
+    (QWEN, 2 * 151936 * 4096 + 4096 + 32 * (3 * 4096**2 + 3 * 4096 + 4096**2 + 3 * 4096 * 11008 + 2 * 4096)),
+])  # fmt: skip
+def test_families_whose_code_says_what_their_keys_do_not(content, parameters):
+    """modeling_chatglm.py of chatglm3-6b (6,243,584,000 parameters as published): dense_h_to_4h has twice ffn_hidden_size, for
+    its swiglu; modeling_qwen.py of Qwen-7B: w1 and w2 of intermediate_size / 2, c_attn with biases, RMSNorm.
+    """
+    model = approximate(content, "config.json", "x")
+    norms = sum(t.numel for t in model.tensors if "q_norm" in t.name or "k_norm" in t.name)
+    assert model.parameters - norms == parameters
+
+
+@pytest.mark.parametrize("more", [{"quantization_bit": 4}, {"visual": {"layers": 48}}])
+def test_weights_in_4_bits_and_towers_are_refused(more):
+    with pytest.raises(SpecError):
+        approximate({**QWEN, **more}, "config.json", "x")

@@ -28,9 +28,17 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 """The name used here -> those that config.json may have, the first that it has counts."""
 ACTIVATION = ("hidden_act", "hidden_activation", "activation_function", "activation")
+GATED = ("chatglm", "qwen")
+"""Families whose MLPs are gated though no key says so, by the code of their repositories (modeling_chatglm.py,
+modeling_qwen.py).
+"""
+HALVED = ("qwen",)
+"""Of these, whose intermediate_size counts gate and product together; its norms are RMSNorm, and its queries, keys and
+values have biases.
+"""
 OTHER_LAYERS = (
     "ssm", "mamba", "conv", "linear_attn", "linear_num", "linear_key", "linear_value", "lru_", "rwkv", "retention",
-    "recurrent", "state_size", "time_step", "encoder_", "decoder_layers", "image_", "vision_", "patch_",
+    "recurrent", "state_size", "time_step", "encoder_", "decoder_layers", "image_", "vision_", "visual", "patch_",
     "audio_", "num_mel_bins", "relative_attention", "num_hidden_groups", "type_vocab_size",
     "alibi", "parallel_attn", "new_decoder_architecture", "swiglu_",
 )  # fmt: skip
@@ -93,6 +101,8 @@ class Sizes:
             other = "is_encoder_decoder: true"
         if isinstance(types, list):
             other = next((f"layer_types of {kind}" for kind in OTHER_TYPES if kind in types), other)
+        if self.content.get("quantization_bit"):
+            other = "quantization_bit"
         if self.content.get("attn_layer_period") or self.content.get("hybrid_override_pattern"):
             other = "layers of several kinds"
         if other or any(part in model_type.lower() for part in OTHER_NAMES):
@@ -104,11 +114,15 @@ class Sizes:
     def has_rms_norm(self) -> bool:
         """By the key that its epsilon has; a file with neither has Llama's."""
         plain = any("layer_norm" in key or "layernorm" in key or key == "norm_epsilon" for key in self.content)
+        if self.content.get("rmsnorm") is True or self.content.get("model_type") in HALVED:
+            return True
         return self.content.get("rms_norm_eps") is not None or not plain
 
     def is_gated(self) -> bool:
         """Swish gates, and so does whatever stands beside an RMSNorm; GELU beside a LayerNorm does not."""
         act = [self.content.get(name) for name in ACTIVATION]
+        if self.content.get("model_type") in GATED:
+            return True
         if any(isinstance(each, str) and ("glu" in each or each in ("silu", "swish")) for each in act):
             return True
         plain = self.count("n_inner") or not any(name in self.content for name in NAMES["intermediate_size"][:1])
@@ -119,10 +133,11 @@ class Sizes:
         for name in ("use_bias", "bias", "enable_bias", "add_bias_linear"):
             if isinstance(self.content.get(name), bool):
                 return bool(self.content[name])
-        return not rms_norm
+        return not rms_norm and self.content.get("no_bias") is not True
 
     def biases_products(self) -> bool:
-        return any(self.content.get(name) is True for name in ("attention_bias", "qkv_bias", "add_qkv_bias"))
+        stated = any(self.content.get(name) is True for name in ("attention_bias", "qkv_bias", "add_qkv_bias"))
+        return stated or self.content.get("model_type") in HALVED
 
     def key_value_heads(self, heads: int) -> int:
         if self.content.get("multi_query") is True and self.content.get("new_decoder_architecture") is not True:
@@ -132,7 +147,7 @@ class Sizes:
     def ffn(self, hidden: int, gated: bool, experts: int) -> int:
         """A plain MLP of no stated width is four times as wide as its input; experts alone need none."""
         if value := self.count("intermediate_size") or (self.expert_width() if experts else 0):
-            return value
+            return value // 2 if self.content.get("model_type") in HALVED else value
         return self.needed("intermediate_size") if gated else 4 * hidden
 
     def expert_width(self) -> int:
