@@ -160,3 +160,69 @@ def test_a_share_that_divides_the_batch(check, batch, options, micro):
     """Run: 4 beside a train_batch_size of 6 on one GPU: AssertionError, 6 != 4 * 1 * 1."""
     ran = check("ds.json", f'{{"train_batch_size": {batch}, "bf16": {{"enabled": true}}}}', *options)
     assert f'write: "train_micro_batch_size_per_gpu": {micro}\n' in ran.out
+
+
+TRAINER = "output_dir: o\nper_device_train_batch_size: 1\n"
+BLOCK = "deepspeed: {zero_optimization: {stage: 2}, train_micro_batch_size_per_gpu: auto}\n"
+AXOLOTL = "base_model: x\nsequence_len: 512\nmicro_batch_size: 1\nbf16: true\n" + BLOCK
+
+
+@pytest.mark.parametrize(
+    ("text", "stops"),
+    [
+        (f"{TRAINER}bf16: true\n{BLOCK}", False), (f"{TRAINER}bf16: true\nfp16: true\n{BLOCK}", True),
+        (f"{TRAINER}bf16: true\nfsdp: full_shard\n{BLOCK}", True), (f"{TRAINER}bf16: true\nfsdp: ''\n{BLOCK}", False),
+        (AXOLOTL, False), (f"{AXOLOTL}fp16: true\n", False), (f"{AXOLOTL}fsdp: [full_shard]\n", True),
+        (f"{AXOLOTL}optimizer: muon\n", True), (f"{AXOLOTL}optimizer: flash_adamw\n", True),
+        (f"{AXOLOTL}optimizer: adamw_torch\n", False), (f"{AXOLOTL}adapter: lora\nrelora: true\n", True),
+        ("model: x\ntuner_type: full\nfsdp: fsdp2\ndeepspeed: zero3\n", True),
+        ("model: x\ntuner_type: full\ndeepspeed_autotp_size: 2\ndeepspeed: zero3\n", True),
+        ("model: x\ntuner_type: full\ndeepspeed_autotp_size: 2\ndeepspeed: zero2\n", False),
+    ],
+)  # fmt: skip
+def test_what_a_trainer_refuses_of_its_own_file(check, text, stops):
+    """Run: ValueError or ValidationError of transformers 5.24, axolotl 0.19 and ms-swift 4.6, or none."""
+    assert ("error ZP822" in check("train.yaml", text).out) == stops
+
+
+def test_a_key_twice_in_llama_factorys(check):
+    """Run: ConstructorError of OmegaConf, found duplicate key stage."""
+    file = "model_name_or_path: x\nfinetuning_type: lora\nstage: sft\nstage: sft\noutput_dir: o\n" + BLOCK
+    assert "train.yaml:4:1: error ZP103: stage is there twice: LLaMA-Factory stops" in check("train.yaml", file).out
+
+
+@pytest.mark.parametrize("name", ["train.yaml", "run.sh"])
+def test_a_config_as_a_text_of_json(check, name):
+    """Run: transformers parses it; DeepSpeed: Input should be 0, 1, 2 or 3."""
+    config = '{"zero_optimization": {"stage": 9}, "train_batch_size": "auto"}'
+    text = {"train.yaml": f"{TRAINER}bf16: true\ndeepspeed: '{config}'\n",
+            "run.sh": f"torchrun --nproc_per_node 2 train.py --per_device_train_batch_size 1 --bf16 --deepspeed '{config}'\n"}[name]  # fmt: skip
+    assert "error ZP401" in check(name, text).out
+
+
+def test_a_launch_without_a_config_hides_no_other(check, tmp_path):
+    head = "model_name_or_path: x\nfinetuning_type: lora\nstage: sft\noutput_dir: o\nbf16: true\n"
+    (tmp_path / "bad.yaml").write_text(f"{head}deepspeed: {{zero_optimization: {{stage: 7}}, train_batch_size: auto}}\n", encoding="utf-8")
+    (tmp_path / "none.yaml").write_text(head, encoding="utf-8")
+    assert "error ZP401" in check("run.sh", "llamafactory-cli train bad.yaml\nllamafactory-cli train none.yaml\n").out
+    ran = check("run.sh", "llamafactory-cli train none.yaml\n")
+    assert (ran.code, ran.out) == (2, "")
+    assert "none.yaml: found a training file of LLaMA-Factory that names no DeepSpeed config" in ran.err
+
+
+def test_accumulation_that_the_config_leaves_out(check):
+    """Run: a step of the Trainer on one rank: it trains with an accumulation of 1, and stops where the micro-batch is "auto"
+    too (2 != 1 * 1 * 1).
+    """
+    file = TRAINER + "bf16: true\ngradient_accumulation_steps: 2\ndeepspeed: {zero_optimization: {stage: 2}, train_batch_size: auto%s}\n"
+    assert "warning ZP205" in check("train.yaml", file % "").out
+    assert "error ZP205" in check("train.yaml", file % ", train_micro_batch_size_per_gpu: auto").out
+
+
+@pytest.mark.parametrize("text", [
+    "optimizer: {name: sgd, lr: 0.1}\nscheduler: {name: cosine}\n",
+    "optimizer: {_component_: torch.optim.AdamW, lr: 2.0e-4}\ngradient_accumulation_steps: 4\ncompile: true\n",
+])  # fmt: skip
+def test_an_optimizer_of_another_tool(check, text):
+    ran = check("sft.yaml", text)
+    assert (ran.code, ran.out) == (2, "")

@@ -148,7 +148,9 @@ def _named(path: str, document: Document) -> ConfigFile:
 
 
 def _beside(path: str, place: str, named: Any) -> ConfigFile:
-    """A file as seen from the one that names it, or from here, which is what Accelerate does."""
+    """A file as seen from the one that names it, or from here, which is what Accelerate does; or the JSON of a text."""
+    if isinstance(named, str) and named.lstrip().startswith("{"):
+        return _config(_read(f"deepspeed of {place}", named))
     seen = beside(path, named) if isinstance(named, str) else ()
     file = next(filter(os.path.isfile, seen), None)
     if file is None and (own := own_config(named)) is not None:

@@ -11,12 +11,12 @@ from itertools import islice
 from typing import Any
 
 from zeroplan.catalog.trainers.swift_configs import is_own, own_config
-from zeroplan.catalog.trainers.tools import LLAMA_FACTORY_1, SWIFT, tool_of
+from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, LLAMA_FACTORY_1, SWIFT, tool_of
 from zeroplan.catalog.trainers.tools import TRAINER as TRAINER_FILE
 from zeroplan.check.arguments import SWITCHES, YAML, Arguments, has_own
 from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
 from zeroplan.check.document import Document, Member
-from zeroplan.check.finding import ADVICE, WARNING, Finding, Hit, named, said
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Finding, Hit, named, said
 from zeroplan.check.interpolated import is_interpolated, known_of
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import (
@@ -37,6 +37,7 @@ from zeroplan.check.proposed import tried
 from zeroplan.check.python_reader import is_python
 from zeroplan.check.rules import RULES, names, values
 from zeroplan.check.rules.launch import LAUNCH_CHECKS
+from zeroplan.check.rules.refused_files import REFUSED_CHECKS
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER, Setting, guessed
 from zeroplan.check.setting import DEEPSPEED as RAW
@@ -250,7 +251,8 @@ def reached(
 
 def check_arguments(arguments: Arguments) -> list[Finding]:
     """What TrainingArguments say that no config is needed to see."""
-    return [placed(arguments.document, hit) for rule in ARGUMENT_CHECKS for hit in islice(rule(arguments), MOST)]
+    rules = (*ARGUMENT_CHECKS, *REFUSED_CHECKS)
+    return [placed(arguments.document, hit) for rule in rules for hit in islice(rule(arguments), MOST)]
 
 
 def _launched(launch: AccelerateConfig, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
@@ -268,15 +270,21 @@ def _launched(launch: AccelerateConfig, setting: Setting, beside: Beside, made: 
     elif launch.is_deepspeed and named_file:
         inner, checked.texts[named_file[0]] = reached(*named_file, setting, made, launch)
         stage = _stage(*named_file)
-    twice = [Hit(TWICE, path, f"{named(member.name)} is there twice: accelerate launch takes the last", "delete one of "
-                 "them", WARNING, offset=member.start) for path, _first, member in document.repeated()]  # fmt: skip
-    hits = (hit for rule in LAUNCH_CHECKS for hit in islice(rule(launch, stage), MOST))
-    checked.findings = [placed(document, hit) for hit in (*twice[:MOST], *hits)] + inner
+    hits = [placed(document, hit) for rule in LAUNCH_CHECKS for hit in islice(rule(launch, stage), MOST)]
+    checked.findings = _twice(document, "accelerate launch takes the last", WARNING) + hits + inner
     if not (launch.is_deepspeed or checked.findings):
         line, column = document.place(document.members[KIND,].start)
         what = f"distributed_type: {said(launch.kind)}, an Accelerate config that starts no DeepSpeed"
         raise OtherKindError(f"{document.name}:{line}:{column}", what, EXPECTED)
     return checked
+
+
+def _twice(document: Document, does: str, severity: str) -> list[Finding]:
+    """Keys that stand twice, and what the reader of the file does."""
+    several = ((path, member) for path, _first, member in document.repeated())
+    hits = (Hit(TWICE, path, f"{named(one.name)} is there twice: {does}", "delete one of them", severity, one.start)
+            for path, one in several)  # fmt: skip
+    return [placed(document, hit) for hit in islice(hits, MOST)]
 
 
 def _own_half(arguments: Arguments | None) -> dict[str, str]:
@@ -300,6 +308,8 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
         arguments = replace(arguments, command_line=_of_command_line(setting.arguments))
         setting = replace(setting, reader=TRAINER, arguments=arguments)
         checked.findings += check_arguments(arguments)
+    if arguments.tool == LLAMA_FACTORY:
+        checked.findings += _twice(document, "LLaMA-Factory stops", ERROR)
     if member.node.members is not None:
         known = known_of(block(document))
         if known.unknown:
@@ -312,7 +322,7 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
         line, column = document.place(member.node.start)
         what = f"deepspeed: {said(member.node.scalar)}, which stands for what another file says"
         raise OtherKindError(f"{document.name}:{line}:{column}", what, "a ds_config.json")
-    elif (named_file := beside(str(member.node.scalar)) or _own(arguments, member.node.scalar)) is None:
+    elif (named_file := _written(arguments, member.node.scalar) or beside(str(member.node.scalar))) is None:
         raise SpecError(document.name, f"deepspeed {said(member.node.scalar)}, which is not there", "a ds_config.json")
     else:
         inner, checked.texts[named_file[0]] = reached(*named_file, setting, made)
@@ -320,9 +330,13 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
     return checked
 
 
-def _own(arguments: Arguments, name: object) -> tuple[str, str] | None:
-    """A config of ms-swift's package, in a file that is of no other tool."""
-    return own_config(name) if arguments.tool in (SWIFT, TRAINER_FILE) else None
+def _written(arguments: Arguments, stated: object) -> tuple[str, str] | None:
+    """A config as a text of JSON, which transformers and ms-swift parse, or of ms-swift's package, in a file that is of
+    no other tool.
+    """
+    if isinstance(stated, str) and stated.lstrip().startswith("{"):
+        return f"deepspeed of {arguments.document.name}", stated
+    return own_config(stated) if arguments.tool in (SWIFT, TRAINER_FILE) else None
 
 
 def _by_v1(document: Document, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
@@ -349,7 +363,7 @@ def _of_command_line(arguments: Arguments | None) -> Arguments | None:
 
 def _without_config(
     document: Document, member: Member | None, expected: str = "deepspeed: and the name of one"
-) -> SpecError:  # fmt: skip
+) -> OtherKindError:  # fmt: skip
     """Why a training file is not checked; whose it is is said where its keys tell."""
     tool = tool_of(document.config)
     names_none = f"a training file{f' of {tool}' if tool else ''} that names no DeepSpeed config"
@@ -358,7 +372,7 @@ def _without_config(
         line, column = document.place(member.start)
         at, found = f"{document.name}:{line}:{column}", f"deepspeed: {said(member.node.scalar)}, {names_none}"
     write = f"zeroplan check ds_config.json --trainer-args {document.name}"
-    return SpecError(at, found, expected, write)
+    return OtherKindError(at, found, expected, write)
 
 
 def _without_edits(finding: Finding, name: str) -> Finding:

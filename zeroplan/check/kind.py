@@ -26,6 +26,8 @@ OWN_KEYS = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
 SECTIONS = ("fp16", "bf16", "optimizer", "scheduler", "aio", "activation_checkpointing")
 MAPPING = re.compile(r"(?:\ufeff?\s*(?:#[^\n]*|---)?\n)*[A-Za-z_][\w-]*:(?:\s|$)")
 """How YAML begins: with a key, behind comments."""
+TYPED = ("optimizer", "scheduler")
+"""Sections that other tools have too, with other keys."""
 OTHERS = frozenset({
     "pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size", "_target_", "log_history",
 })  # fmt: skip
@@ -103,7 +105,8 @@ def is_config(config: Mapping[str, Any]) -> bool:
     top level.
     """
     known = {key.name for key in children() if key.name in config}
-    sections = any(isinstance(config.get(section), dict) for section in SECTIONS)
+    stated = (section for section in SECTIONS if isinstance(config.get(section), dict))
+    sections = any(section not in TYPED or {"type", "params"} & config[section].keys() for section in stated)
     return bool(OWN_KEYS & known) or (sections and len(known) > 1)
 
 

@@ -40,7 +40,7 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
         checked.findings += of_processes if launch.config is not None else []
         if word is None or word.text is None:
             left_out.append((where, "a config whose name follows from what no line sets"))
-        elif (file := beside(word.text) or own_config(word.text)) is None:
+        elif (file := _written(word.text) or beside(word.text)) is None:
             left_out.append((where, f"{said(word.text)}, which is not there"))
         else:
             try:
@@ -67,6 +67,11 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
     checked.notes += [f"{place}: {found}: not looked at" for place, found in left_out]
     checked.notes += [f"{error}: not looked at" for error in others]
     return checked
+
+
+def _written(text: str) -> tuple[str, str] | None:
+    """A config as a text of JSON, or of ms-swift's package."""
+    return ("--deepspeed", text) if text.lstrip().startswith("{") else own_config(text)
 
 
 def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Beside, made: Made) -> CheckedFiles:

@@ -78,15 +78,10 @@ def read(words: Words) -> Stated:
 
 def _settings(words: Words, *, has_patterns: bool) -> dict[str, Said]:
     micro, steps = words.whole("micro_batch_size", 1), words.whole("gradient_accumulation_steps")
-    total = words.whole("batch_size")
-    if steps is None and total is not None:
-        if total % micro:
-            raise words.refuse("batch_size", f"a multiple of micro_batch_size {micro}")
-        accumulation = Said(total // micro, "batch_size")
-    else:
-        accumulation = words.said("gradient_accumulation_steps", steps or 1)
+    words.look_at("batch_size")  # the schema fills in an accumulation of 1 before it would count (schemas/training.py)
     settings = {
-        "micro_batch": words.said("micro_batch_size", micro), "grad_accum": accumulation,
+        "micro_batch": words.said("micro_batch_size", micro),
+        "grad_accum": words.said("gradient_accumulation_steps", steps or 1),
         "seq": words.said("sequence_len", words.whole("sequence_len", 512)), "precision": _precision(words),
         "checkpointing": _checkpointing(words, has_patterns=has_patterns),
         **training_arguments.operators(words), **training_arguments.named(words, "optim", "optimizer"),

@@ -23,6 +23,7 @@ from zeroplan.check.rules import (
     overridden,
     precision,
     processes,
+    refused_files,
     scheduler,
     trainer,
     upgrade,
@@ -32,7 +33,8 @@ from zeroplan.check.rules import (
 from zeroplan.check.subject import Subject
 
 ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
-         integration, machine, model, trainer, overridden, llama_factory, launch, processes, upgrade, fit)
+         integration, machine, model, trainer, overridden, llama_factory, launch, processes,
+         refused_files, upgrade, fit)
 
 RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}
 """Every rule by its id, in order."""

@@ -115,6 +115,8 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 LOOK_ALIKES = {"cpu_offload_params": "offload_param", "cpu_offload_optimizer": "offload_optimizer",
                "offload_params": "offload_param", "offload_optimizers": "offload_optimizer"}  # fmt: skip
+LARGE = 1000
+"""From which on a number is a count, whatever point it has."""
 OF_ACCELERATE = {
     "zero_stage": '"stage" in zero_optimization', "zero3_init_flag": "zero3_init_flag in Accelerate's own file",
     "zero3_save_16bit_model": '"stage3_gather_16bit_weights_on_model_save" in zero_optimization',
@@ -211,7 +213,8 @@ def _instead(subject: Subject, entry: Entry, home: tuple[str, ...]) -> str:
 
 def _short(value: Any) -> str:
     """A value as a replacement line repeats it."""
-    text = json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value)
+    large = isinstance(value, float) and value.is_integer() and abs(value) >= LARGE
+    text = json.dumps(int(value) if large else value)
     return text if len(text) <= SHORT else "..."
 
 

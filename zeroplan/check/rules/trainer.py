@@ -145,7 +145,7 @@ def batch_sizes(subject: Subject) -> Iterator[Hit]:
             yield _mismatch("ZP205", subject, key, arguments.spelled(name), arguments(name), arguments)
     steps, accumulates = "gradient_accumulation_steps", arguments("gradient_accumulation_steps")
     if steps not in subject.config and isinstance(accumulates, int) and accumulates > 1:
-        stops = "train_batch_size" in subject.config
+        stops = {"train_batch_size", "train_micro_batch_size_per_gpu"} <= subject.config.keys()
         yield Hit("ZP205", (), f"no {steps}: Accelerate writes 1, TrainingArguments say {accumulates} "
                   f"({arguments.place(steps)}): {'DeepSpeed stops' if stops else 'gradients are not accumulated'}",
                   f'"{steps}": "auto"', "" if stops else WARNING)  # fmt: skip

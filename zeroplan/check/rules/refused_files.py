@@ -1,0 +1,65 @@
+"""What trainers refuse of their own files beside DeepSpeed, before a config is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from zeroplan.catalog.trainers.tools import AXOLOTL, SWIFT, TRAINER, TRL
+from zeroplan.check.arguments import SWITCHES, Arguments
+from zeroplan.check.finding import ERROR, Hit, said
+from zeroplan.check.rule import Example, Rule
+
+FSDP = "fsdp"
+OPTIMIZER = "optimizer"
+RUN = "run: transformers 5.24 training_args.py, axolotl 0.19 schemas/validation.py, ms-swift 4.6 arguments/sft_args.py"
+BESIDE = 'output_dir: o\nper_device_train_batch_size: 1\nbf16: true\ndeepspeed: {bf16: {enabled: auto}, ' \
+         'zero_optimization: {stage: 2}, train_micro_batch_size_per_gpu: auto}\n'  # fmt: skip
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "ZP822", ERROR, "What a trainer refuses of its own file beside DeepSpeed", RUN,
+        Example(f"{BESIDE}fsdp: full_shard\n", file="train.yaml"), Example(BESIDE, file="train.yaml"),
+        "https://huggingface.co/docs/transformers/main_classes/trainer",
+    ),
+)  # fmt: skip
+
+
+def sharded_twice(arguments: Arguments) -> Iterator[Hit]:
+    if arguments.stated(FSDP) not in (None, False, "", []):
+        yield Hit("ZP822", (FSDP,), f"fsdp beside deepspeed: {_whose(arguments)} stops", "delete one of them")
+
+
+def both_halves(arguments: Arguments) -> Iterator[Hit]:
+    """In axolotl bf16 wins."""
+    if arguments.tool != AXOLOTL and all(arguments.stated(half) is True for half in SWITCHES):
+        yield Hit("ZP822", ("fp16",), f"bf16 and fp16 are both true: {_whose(arguments)} stops", "fp16: false")
+
+
+def axolotls_own(arguments: Arguments) -> Iterator[Hit]:
+    if arguments.tool != AXOLOTL:
+        return
+    optimizer = str(arguments.stated(OPTIMIZER) or arguments.stated("optim") or "")
+    if optimizer in ("muon", "q_galore_adamw8bit") or optimizer.startswith("flash_"):
+        yield Hit("ZP822", (OPTIMIZER,), f"{said(optimizer)} beside deepspeed: axolotl stops",
+                  f"{OPTIMIZER}: adamw_torch_fused")  # fmt: skip
+    if arguments.stated("relora"):
+        yield Hit("ZP822", ("relora",), "relora beside deepspeed: axolotl stops", "delete one of them")
+
+
+def swifts_own(arguments: Arguments) -> Iterator[Hit]:
+    """It writes gather_16bit_weights_on_model_save, of which its zero3 has the other name already."""
+    key = "deepspeed_autotp_size"
+    if arguments.tool == SWIFT and arguments.stated(key) and str(arguments.stated("deepspeed")).startswith("zero3"):
+        yield Hit("ZP822", (key,), f"{key} with the config zero3: DeepSpeed refuses what ms-swift makes of both",
+                  "deepspeed: zero2")  # fmt: skip
+
+
+def _whose(arguments: Arguments) -> str:
+    return "the Trainer" if arguments.tool in (TRAINER, TRL) else arguments.tool
+
+
+REFUSED_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (
+    sharded_twice, both_halves, axolotls_own, swifts_own,
+)  # fmt: skip
+CHECKS = ()
+"""None that asks a ds_config."""
