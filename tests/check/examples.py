@@ -11,7 +11,7 @@ from zeroplan.check.rule import BESIDE
 from zeroplan.request.check_setting import read_inputs, setting_of
 from zeroplan.request.options import Options
 
-OWN = ("reader", "accelerator", "version", "client_optimizer", "upgrade", "transformers")
+OWN = ("reader", "accelerator", "version", "client_optimizer", "upgrade", "transformers", "accelerate")
 
 
 @cache

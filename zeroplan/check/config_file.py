@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.catalog.files import LARGEST_CONFIG, beside, place_of, read_text
-from zeroplan.catalog.trainers.swift_configs import own_config
+from zeroplan.catalog.trainers.swift_configs import own_config, with_keys
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, tool_of
 from zeroplan.check.arguments import YAML
 from zeroplan.check.document import Document, ValueNode
@@ -118,15 +118,6 @@ def _trained(path: str, document: Document) -> ConfigFile:
     named = _named(path, document)
     puts = {} if file is None else file.stated.puts
     return named._replace(file=file, content=with_keys(named.content, puts))
-
-
-def with_keys(content: dict[str, Any], puts: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with keys that a tool puts into it, by their paths."""
-    changed = {name: dict(value) if isinstance(value, dict) else value for name, value in content.items()}
-    for path, value in puts.items():
-        section, _, name = path.rpartition(".")
-        changed.setdefault(section, {})[name] = value
-    return changed
 
 
 def trainer_file(document: Document) -> TrainerFile | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from zeroplan.catalog.trainers.swift_configs import is_own, own_config
+from zeroplan.catalog.trainers.swift_configs import PUTS, is_own, own_config
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, LLAMA_FACTORY_1, SWIFT, tool_of
 from zeroplan.catalog.trainers.tools import TRAINER as TRAINER_FILE
 from zeroplan.check.arguments import SWITCHES, YAML, Arguments, has_own
@@ -336,7 +336,12 @@ def _written(arguments: Arguments, stated: object) -> tuple[str, str] | None:
     """
     if isinstance(stated, str) and stated.lstrip().startswith("{"):
         return f"deepspeed of {arguments.document.name}", stated
-    return own_config(stated) if arguments.tool in (SWIFT, TRAINER_FILE) else None
+    return own_config(stated, puts_of(arguments)) if arguments.tool in (SWIFT, TRAINER_FILE) else None
+
+
+def puts_of(arguments: Arguments) -> dict[str, Any]:
+    """Keys that ms-swift puts into a config of its own."""
+    return {path: value for name, path in PUTS.items() if (value := arguments.stated(name)) is not None}
 
 
 def _by_v1(document: Document, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:

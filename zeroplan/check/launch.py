@@ -31,6 +31,8 @@ DEFAULT_STAGE = 2
 PRECISION = "mixed_precision"
 HALVES = {"fp16": "fp16", "bf16": "bf16", "fp8": "bf16"}
 """Values of it, and the section that each turns on (utils/dataclasses.py:set_mixed_precision)."""
+ALONE = ("standard", "nossh")
+"""Launchers that are started on each machine by itself."""
 OFFLOADS = ("offload_optimizer", "offload_param")
 USES = "use_deepspeed"
 OPTIONS = frozenset({*NAMES.values(), "zero3_init_flag", PRECISION, USES})
@@ -92,8 +94,18 @@ class AccelerateConfig:
 
     @property
     def processes(self) -> int | None:
+        """Ranks; this machine's alone where the others are not reached."""
         number = self.document.config.get("num_processes")
-        return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
+        every = number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
+        return every // self.machines if every and not self.reaches_others else every
+
+    @property
+    def reaches_others(self) -> bool:
+        """Whether several machines train together: `deepspeed` finds the others in a hostfile, which is searched for
+        under the name None where there is none (utils/launch.py:prepare_deepspeed_cmd_env).
+        """
+        launcher, hosts = (self.fields.get(f"deepspeed_{name}") for name in ("multinode_launcher", "hostfile"))
+        return self.machines == 1 or not self.is_deepspeed or launcher in ALONE or hosts is not None
 
     @property
     def machines(self) -> int:

@@ -14,6 +14,7 @@ from itertools import islice, pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from zeroplan.catalog.trainers.swift_configs import PUTS
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL, tool_of
 from zeroplan.check.arguments import DEFAULTS, OWN, Arguments, has_own
 from zeroplan.check.document import Document, Member, ValueNode
@@ -34,6 +35,8 @@ TOOLS = {"swift": SWIFT, "trl": TRL, "llamafactory-cli": LLAMA_FACTORY}
 """Commands that take the Trainer's arguments with defaults of their own."""
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""
+OF_LLAMA_FACTORY_ALONE = (FINETUNING, "use_unsloth", "lora_target", "quantization_method", "pissa_init")
+"""Arguments that no other trainer has."""
 NO_CHECKPOINTING = "disable_gradient_checkpointing"
 """With which LLaMA-Factory does not checkpoint."""
 MODULES = {
@@ -260,9 +263,10 @@ def _arguments(
     command takes them, or "" where an option has to tell that they are the Trainer's, or a file beside them does.
     """
     members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
-    if not tool and any(name == FINETUNING for name, _word in members):
+    if not tool and any(name in OF_LLAMA_FACTORY_ALONE for name, _word in members):
         tool = LLAMA_FACTORY
-    names = {KEY, *OWN, *DEFAULTS, *((*OF_LLAMA_FACTORY, NO_CHECKPOINTING) if tool == LLAMA_FACTORY else ())}
+    own = {LLAMA_FACTORY: (*OF_LLAMA_FACTORY, NO_CHECKPOINTING), SWIFT: PUTS}.get(tool, ())
+    names = {KEY, *OWN, *DEFAULTS, *own}
     bearing = [(name, word) for name, word in members if name in names]
     unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
     if not (tool or beside_a_file) and not any(name in OWN for name, _word in bearing):

@@ -8,7 +8,7 @@ from itertools import islice
 from zeroplan.catalog.trainers.swift_configs import own_config
 from zeroplan.check.check import MOST, placed
 from zeroplan.check.document import Document, ValueNode
-from zeroplan.check.files import Beside, CheckedFiles, Made, check_arguments, check_config_file, reached
+from zeroplan.check.files import Beside, CheckedFiles, Made, check_arguments, check_config_file, puts_of, reached
 from zeroplan.check.finding import ERROR, said
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import OtherKindError, read_document
@@ -40,7 +40,7 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
         checked.findings += of_processes if launch.config is not None else []
         if word is None or word.text is None:
             left_out.append((where, "a config whose name follows from what no line sets"))
-        elif (file := _written(word.text) or beside(word.text)) is None:
+        elif (file := _written(word.text, launch) or beside(word.text)) is None:
             left_out.append((where, f"{said(word.text)}, which is not there"))
         else:
             try:
@@ -69,9 +69,11 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
     return checked
 
 
-def _written(text: str) -> tuple[str, str] | None:
+def _written(text: str, launch: Launch) -> tuple[str, str] | None:
     """A config as a text of JSON, or of ms-swift's package."""
-    return ("--deepspeed", text) if text.lstrip().startswith("{") else own_config(text)
+    if text.lstrip().startswith("{"):
+        return "--deepspeed", text
+    return own_config(text, {} if launch.arguments is None else puts_of(launch.arguments))
 
 
 def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Beside, made: Made) -> CheckedFiles:

@@ -12,6 +12,7 @@ from zeroplan.catalog.adapters import READERS
 from zeroplan.catalog.trainers import training_arguments
 from zeroplan.catalog.trainers.modules import linear_names
 from zeroplan.catalog.trainers.stated import Stated, Trains
+from zeroplan.catalog.trainers.swift_configs import PUTS
 from zeroplan.catalog.trainers.words import Said, Words
 from zeroplan.errors import SpecError
 from zeroplan.specs.adapter import ALL_LINEAR, BIASES, CAUSAL_LM, Adapter
@@ -41,11 +42,6 @@ REFUSED = {
     "fsdp": "FSDP is not planned", "lora_dtype": "adapters in another type than peft's are not planned",
     "optimizer": "its own optimizers are not planned", "freeze_parameters_ratio": "freeze_parameters and names say it",
 }  # fmt: skip
-PUTS = {
-    "zero_hpz_partition_size": "zero_optimization.zero_hpz_partition_size",
-    "deepspeed_autotp_size": "tensor_parallel.autotp_size",
-}
-"""Keys that it puts into the ds_config (arguments/sft_args.py, _init_deepspeed)."""
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp16"}
 """The mixed precision of each torch_dtype (arguments/base_args/model_args.py, _init_mixed_precision)."""
 STORED = {"uint8": "uint8", "bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}

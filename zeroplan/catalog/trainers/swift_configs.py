@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import cache
+from collections.abc import Mapping
 from typing import Any
 
 OWN: dict[str, tuple[int, str]] = {
@@ -12,6 +12,11 @@ OWN: dict[str, tuple[int, str]] = {
 }  # fmt: skip
 """ZeRO stage, and where the optimizer and at stage 3 the parameters lie."""
 
+PUTS = {
+    "zero_hpz_partition_size": "zero_optimization.zero_hpz_partition_size",
+    "deepspeed_autotp_size": "tensor_parallel.autotp_size",
+}
+"""Arguments that it puts into the config (arguments/sft_args.py, _init_deepspeed)."""
 SUFFIX = " of ms-swift"
 
 
@@ -20,12 +25,21 @@ def is_own(name: str) -> bool:
     return name.removesuffix(SUFFIX) in OWN and name.endswith(SUFFIX)
 
 
-@cache
-def own_config(name: object) -> tuple[str, str] | None:
-    """What findings call such a config, and its text; None for any other name."""
+def own_config(name: object, puts: Mapping[str, Any] | None = None) -> tuple[str, str] | None:
+    """What findings call such a config, and its text; None for any other name. `puts`: keys that are put into it."""
     if not isinstance(name, str) or name not in OWN:
         return None
-    return f"{name}{SUFFIX}", json.dumps(_content(*OWN[name], plain=name == "zero3"), indent=4) + "\n"
+    content = with_keys(_content(*OWN[name], plain=name == "zero3"), puts or {})
+    return f"{name}{SUFFIX}", json.dumps(content, indent=4) + "\n"
+
+
+def with_keys(content: dict[str, Any], puts: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with keys that a tool puts into it, by their paths."""
+    changed = {name: dict(value) if isinstance(value, dict) else value for name, value in content.items()}
+    for path, value in puts.items():
+        section, _, name = path.rpartition(".")
+        changed.setdefault(section, {})[name] = value
+    return changed
 
 
 def _content(stage: int, device: str, *, plain: bool) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from zeroplan.check.rules import (
     model,
     names,
     offload,
+    older,
     optimizer,
     overridden,
     precision,
@@ -34,7 +35,7 @@ from zeroplan.check.subject import Subject
 
 ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
          integration, machine, model, trainer, overridden, llama_factory, launch, processes,
-         refused_files, upgrade, fit)
+         refused_files, older, upgrade, fit)
 
 RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}
 """Every rule by its id, in order."""

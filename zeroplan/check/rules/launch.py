@@ -60,6 +60,13 @@ RULES: tuple[Rule, ...] = (
         "accelerate: utils/launch.py:prepare_deepspeed_cmd_env, run: nvme_path is \"none\"",
         launching(Z3 + DISK), launching(Z3 + ", offload_optimizer_device: cpu"), LINK,
     ),
+    Rule(
+        "ZP823", WARNING, "Several machines that do not find each other",
+        "accelerate: utils/launch.py:prepare_deepspeed_cmd_env, run: --hostfile None; deepspeed: local resources only",
+        launching(Z3, "num_machines: 2, "),
+        launching(Z3 + ", deepspeed_multinode_launcher: standard", "num_machines: 2, main_process_ip: 10.0.0.1, "),
+        "https://github.com/huggingface/accelerate/issues/2601",
+    ),
 )  # fmt: skip
 
 
@@ -192,8 +199,15 @@ def lost_paths(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
                       '"none"', f'"nvme_path" in the ds_config.json that {FILE} names')  # fmt: skip
 
 
+def machines_apart(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
+    if not launch.reaches_others:
+        yield Hit("ZP823", ("num_machines",), f"num_machines {launch.machines} without a deepspeed_hostfile: each "
+                  f"machine trains by itself, on {launch.processes or 'its'} ranks",
+                  "deepspeed_multinode_launcher: standard, with main_process_ip")  # fmt: skip
+
+
 LAUNCH_CHECKS: tuple[Callable[[AccelerateConfig, Any], Iterator[Hit]], ...] = (
-    not_read, types, numbers, beside_a_file, initialisation, without_effect, lost_paths,
+    not_read, types, numbers, beside_a_file, initialisation, without_effect, lost_paths, machines_apart,
 )  # fmt: skip
 CHECKS = ()
 """None that asks a ds_config."""

@@ -20,10 +20,12 @@ ANYWHERE = ("use_galore", "use_apollo")
 """Refused at every stage."""
 BADAM = "use_badam"
 """Refused below stage 3, and by ratio at every stage."""
+MUON = "use_muon"
+"""Its optimizer reads a key of its own groups, which ZeRO's have not: KeyError in the first step, run at 1, 2 and 3."""
 BITS, METHOD, MODEL = "quantization_bit", "quantization_method", "model_name_or_path"
-QUANTIZED = re.compile(r"-(?:awq|gptq)(?:-int[348])?$|-bnb-4bit$", re.IGNORECASE)
+QUANTIZED = re.compile(r"-(?:awq|gptq)(?:-int[348])?$|-(?:bnb-)?4bit$|-int[48]$", re.IGNORECASE)
 """Ends of the names of models that are published as quantized weights."""
-WORDS = (*AT_STAGE_3, *ANYWHERE, BADAM, "badam_mode", BITS, METHOD)
+WORDS = (*AT_STAGE_3, *ANYWHERE, BADAM, MUON, "badam_mode", BITS, METHOD, MODEL)
 LINK = "https://github.com/hiyouga/LLaMA-Factory/blob/main/src/llamafactory/hparams/parser.py"
 FILE = "{model_name_or_path: x, finetuning_type: lora, bf16: true, per_device_train_batch_size: 8%s}"
 
@@ -45,6 +47,9 @@ def refused(subject: Subject) -> Iterator[Hit]:
     if stage == 3 and (what := _quantized(arguments)):
         yield Hit("ZP820", subject.spelled("zero_optimization.stage"), f"{what} at stage 3: LLaMA-Factory stops",
                   f'{BITS}: 4, with {METHOD}: bnb, or "stage": 2')  # fmt: skip
+    if stage and arguments.stated(MUON) and not subject.facts.offloads_optimizer:
+        yield Hit("ZP820", subject.spelled("zero_optimization.stage"), f"{MUON} ({arguments.place(MUON)}) at stage "
+                  f"{stage}: the first step stops", f"{MUON}: false")  # fmt: skip
     for name in (*AT_STAGE_3, *ANYWHERE, BADAM):
         by_ratio = name == BADAM and arguments.stated("badam_mode") == "ratio"
         of_stage = (stage == 3) if name in AT_STAGE_3 else name != BADAM or stage != 3

@@ -219,11 +219,12 @@ def foreign_optimizer(subject: Subject) -> Iterator[Hit]:
                   "offloaded one: DeepSpeed refuses all but its own for the CPU (--optimizer says which it is)",
                   "deepspeed.ops.adam.DeepSpeedCPUAdam in the script, or "
                   '"zero_force_ds_cpu_optimizer": false', ADVICE if own else WARNING)  # fmt: skip
-    if optimizer is None or optimizer in AS_DEEPSPEEDS_OWN:
+    old_lion = optimizer is not None and optimizer.startswith("lion") and subject.table.before("0.17.6")
+    if optimizer is None or (optimizer in AS_DEEPSPEEDS_OWN and not old_lion):
         return
     path, write = subject.spelled("zero_optimization.offload_optimizer"), '"zero_force_ds_cpu_optimizer": false'
     wraps = setting.reader in (TRAINER, ACCELERATE)
-    if wraps and not optimizer.startswith("adagrad"):
+    if wraps and not optimizer.startswith("adagrad") and not old_lion:
         yield Hit("ZP516", path, f"{named(optimizer)} beside an offloaded optimizer: Accelerate puts DeepSpeedCPUAdam "
                   "in its place without a word", write, WARNING)  # fmt: skip
     else:
@@ -337,6 +338,18 @@ def refused_arguments(subject: Subject) -> Iterator[Hit]:
                   "auto_find_batch_size: false", severity)  # fmt: skip
 
 
+def accumulates_in_accelerate(subject: Subject) -> Iterator[Hit]:
+    """Its own accumulate() is no_sync too, until 1.9."""
+    setting, steps = subject.setting, subject.stated("gradient_accumulation_steps")
+    if setting.reader != ACCELERATE or setting.accelerate is None or number(setting.accelerate) >= (1, 9):
+        return
+    if isinstance(steps, int) and steps > 1 and subject.facts.stage > 1 and not subject.table.before("0.16.0"):
+        stops = f"DeepSpeed {setting.version} stops at stage {subject.facts.stage}"
+        yield Hit("ZP819", subject.spelled("zero_optimization.stage"),
+                  f"accumulate() of accelerate {setting.accelerate} is no_sync: {stops}",
+                  "accelerate>=1.9")  # fmt: skip
+
+
 def accumulates_without_sync(subject: Subject) -> Iterator[Hit]:
     """Until 4.47.1 the Trainer accumulates in no_sync, which accelerate hands on to DeepSpeed until 1.9."""
     arguments, version = subject.setting.trainer_arguments, subject.setting.transformers
@@ -354,4 +367,4 @@ def accumulates_without_sync(subject: Subject) -> Iterator[Hit]:
 ARGUMENT_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (texts_for_numbers,)
 CHECKS = (batch_sizes, values, foreign_optimizer, two_optimizers, mixed_precision, filled_by_the_launcher,
           evaluates_alone, print_steps, best_model, older_fillings, refused_arguments,
-          accumulates_without_sync)  # fmt: skip
+          accumulates_without_sync, accumulates_in_accelerate)  # fmt: skip

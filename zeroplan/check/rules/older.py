@@ -1,0 +1,96 @@
+"""What older DeepSpeeds, or older packages around one, do not do together: each was replayed from a public issue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from zeroplan.check.finding import ERROR, WARNING, Hit
+from zeroplan.check.rule import ISSUE, Rule, arguing, example
+from zeroplan.check.rules.names import STAGE_3
+from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER
+from zeroplan.check.subject import Subject
+from zeroplan.deepspeed.keys.table import number
+from zeroplan.errors import SpecError
+
+ZERO = "zero_optimization"
+WRAPPERS = (TRAINER, ACCELERATE, LIGHTNING)
+"""Readers that build the model under zero.Init at stage 3."""
+ADAPTERS = (
+    "base_model: x\nadapter: lora\nlora_r: 8\nlora_alpha: 16\nlora_target_linear: true\nsequence_len: 512\n"
+    "micro_batch_size: 8\nbf16: true\ngradient_checkpointing: true\n"
+    "gradient_checkpointing_kwargs: {use_reentrant: %s}\n"
+)
+AUTOTP = "tensor_parallel.autotp_size"
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "ZP824", ERROR, "MiCS in a model that zero.Init built", "runtime/zero/mics.py of 0.19.2, run: AssertionError",
+        example(STAGE_3 % ', "mics_shard_size": 8', version="0.16.4", reader=TRAINER),
+        example(STAGE_3 % ', "mics_shard_size": 8', version="0.16.4"),
+        "https://github.com/huggingface/accelerate/issues/3442", until="0.19.7",
+    ),
+    Rule(
+        "ZP825", ERROR, "Adapters at stage 3 with checkpointing that is not reentrant",
+        "runtime/zero/partitioned_param_coordinator.py, run with 0.19.2: CheckpointError; 0.19.3 runs",
+        arguing(STAGE_3 % "", ADAPTERS % "false", "train.yaml", version="0.19.2"),
+        arguing(STAGE_3 % "", ADAPTERS % "true", "train.yaml", version="0.19.2"),
+        "https://github.com/huggingface/transformers/issues/47254", until="0.19.3",
+    ),
+    Rule(
+        "ZP826", ERROR, "AutoTP below an Accelerate that does not know it", "accelerate 1.6: accelerator.py, read",
+        example('{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization": {"stage": 1}, '
+                '"tensor_parallel": {"autotp_size": 2}}', reader=ACCELERATE, accelerate="1.5.2"),
+        example('{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization": {"stage": 1}, '
+                '"tensor_parallel": {"autotp_size": 2}}', reader=ACCELERATE, accelerate="1.6.0"),
+        ISSUE + "7199",
+    ),
+    Rule(
+        "ZP716", WARNING, "hpZ in releases that do not bring loaded weights into it",
+        "runtime/zero/partition_parameters.py of 0.18.3, run: other losses before it",
+        example(STAGE_3 % ', "zero_hpz_partition_size": 2', version="0.17.6", reader=TRAINER),
+        example(STAGE_3 % ', "zero_hpz_partition_size": 2', version="0.18.3", reader=TRAINER),
+        ISSUE + "7606", until="0.18.3",
+    ),
+)  # fmt: skip
+
+
+def built_by_zero_init(subject: Subject) -> Iterator[Hit]:
+    facts, version = subject.facts, subject.setting.version
+    if facts.stage != 3 or subject.setting.reader not in WRAPPERS:
+        return
+    shards, shared = facts.stated(f"{ZERO}.mics_shard_size"), facts(f"{ZERO}.zero_hpz_partition_size")
+    if isinstance(shards, int) and shards > 0:
+        yield Hit("ZP824", subject.spelled(f"{ZERO}.mics_shard_size"), "MiCS in a model that zero.Init built, as the "
+                  "Trainer and Accelerate do: DeepSpeed stops", '"zero_hpz_partition_size": 8')  # fmt: skip
+    if isinstance(shared, int) and shared > 1:
+        yield Hit("ZP716", subject.spelled(f"{ZERO}.zero_hpz_partition_size"), f"DeepSpeed {version} does not bring "
+                  "loaded weights into the second copy: the first step computes with others",
+                  "deepspeed>=0.18.3")  # fmt: skip
+
+
+def adapters_not_reentrant(subject: Subject) -> Iterator[Hit]:
+    arguments = subject.setting.trainer_arguments
+    if arguments is None or subject.facts.stage != 3:
+        return
+    with suppress(SpecError):
+        file = arguments.file
+        kind = file.stated.settings.get("checkpointing") if file is not None else None
+        if file is None or kind is None or not file.stated.trains or file.stated.reentrant_at_stage_3:
+            return
+        if kind.value != "none" and not kind.value.endswith("-reentrant"):
+            yield Hit("ZP825", subject.spelled(f"{ZERO}.stage"), f"{file.stated.trains} with checkpointing that is not "
+                      f"reentrant ({kind.key}): DeepSpeed {subject.setting.version} stops as it recomputes",
+                      "use_reentrant: true, or deepspeed>=0.19.3")  # fmt: skip
+
+
+def tensor_parallel_unknown(subject: Subject) -> Iterator[Hit]:
+    setting, size = subject.setting, subject.facts.stated(AUTOTP)
+    if setting.accelerate is None or setting.reader not in (TRAINER, ACCELERATE):
+        return
+    if isinstance(size, int) and size > 1 and number(setting.accelerate) < (1, 6):
+        yield Hit("ZP826", subject.spelled(AUTOTP), f"AutoTP with accelerate {setting.accelerate}: ranks of a group "
+                  "get other batches, and DeepSpeed stops", "accelerate>=1.6")  # fmt: skip
+
+
+CHECKS = (built_by_zero_init, adapters_not_reentrant, tensor_parallel_unknown)
