@@ -25,7 +25,7 @@ FACTORY = "llamafactory-cli train lf.yaml"
         (f"NPROC_PER_NODE=8\n{SWIFT}", 1),
         (f"NPROC_PER_NODE=$1 {SWIFT}", None),
         (f"CUDA_VISIBLE_DEVICES=0,1 {SWIFT}", 1),
-        (f"#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\nsrun {SWIFT}", 16),
+        (f"#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\nsrun {SWIFT}", None),  # a process for each task, and no torchrun
     ],
 )
 def test_processes_of_swift(script, gpus):

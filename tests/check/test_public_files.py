@@ -226,3 +226,38 @@ def test_accumulation_that_the_config_leaves_out(check):
 def test_an_optimizer_of_another_tool(check, text):
     ran = check("sft.yaml", text)
     assert (ran.code, ran.out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("hosts", "a slots=4\nb slots=4\n", "a hostfile, which --hostfile takes"), ("Dockerfile", "FROM x\nRUN y\n", "a Dockerfile"),
+        ("README.md", "# x\n", "Markdown"), ("x.ipynb.txt", "words\n", "a notebook"), ("notes", "words and words\n", "neither JSON nor YAML"),
+    ],
+)  # fmt: skip
+def test_what_is_no_json_is_named(check, name, text, said):
+    ran = check(name, text)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+@pytest.mark.parametrize(("name", "first"), [("run", "#!/bin/bash -l"), ("run", "#! /bin/sh -e"), ("run.job", "#SBATCH --nodes=1"),
+                                             ("run.pbs", "#PBS -l select=1"), ("run.lsf", "#BSUB -n 4")])  # fmt: skip
+def test_scripts_of_any_name(check, name, first):
+    """Run: a shell, sbatch, qsub and bsub take them."""
+    (line, config) = "deepspeed --num_gpus 2 t.py --deepspeed_config ds.json\n", '{"train_batch_size": 2, "bf16": {"enabled": true}, "optimizr": 1}'
+    check("ds.json", config)
+    assert "ZP105: optimizr" in check(name, f"{first}\n{line}").out
+
+
+def test_a_script_that_is_built_on_an_accelerator(check):
+    """Run: accelerate launch trains; --output_dir is diffusers' name too, and --mixed_precision none of the Trainer's."""
+    file = "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\ndeepspeed_config: {zero_stage: 2}\n"
+    check("in.yaml", file)
+    ran = check("run.sh", "accelerate launch --config_file in.yaml t.py --mixed_precision bf16 --output_dir out\n")
+    assert "ZP620" not in ran.out
+
+
+def test_python_with_old_line_ends(check):
+    ran = check("train.py", 'x = 1\r\rds_config = {"train_micro_batch_size_per_gpu": 1,\r "zero_optimization": {"stage": 9}}\r')
+    assert "error ZP401" in ran.out

@@ -31,6 +31,7 @@ from zeroplan.check.kind import (
     kind_of,
     read_document,
     refuse,
+    refuse_text,
 )
 from zeroplan.check.launch import FILE, KIND, PRECISION, SECTION, AccelerateConfig, as_yaml, field_of, inline
 from zeroplan.check.proposed import tried
@@ -62,9 +63,6 @@ Overrides = Iterable[tuple[str, Any]]
 """Fields of an Accelerate file that options of `accelerate launch` replace."""
 LIGHTNINGS = "DeepSpeedStrategy"
 """What Lightning's users give a config to."""
-CONFLICT = re.compile(r"^<{7} .*^={7}$.*^>{7} ", re.MULTILINE | re.DOTALL)
-TEMPLATE = re.compile(r"\{[{%][^{}]*[%}]\}")
-"""A place where Jinja puts something in, as JSON has none outside of texts."""
 CONSTANTS = re.compile(r"\b(?:true|false|null)\b")
 WORDS = (
     "base_model", "model", "model_name_or_path", "output_dir", "deepspeed", "deepspeed_config", "distributed_type",
@@ -214,10 +212,7 @@ def findings_of(
     try:
         document = read_json(name, text)
     except NotReadableError:
-        if CONFLICT.search(text):
-            raise SpecError(name, "a merge conflict", EXPECTED) from None
-        if TEMPLATE.search(text):
-            raise OtherKindError(name, "a template, whose values another file says", EXPECTED) from None
+        refuse_text(name, text, EXPECTED)
         return check_text(name, text, setting)
     refuse_models(document.config, name)
     if has_no_key(document.config) or is_others(document.config):

@@ -35,6 +35,19 @@ OTHERS = frozenset({
 OPENRLHF = frozenset({"zero_stage", "micro_train_batch_size"})
 RECORDED = "value"
 """The key that a run's config has under each name, as wandb records it."""
+SHELL = re.compile(r"[/\s](?:ba|da|z|k)?sh\b")
+BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|\$) -", re.MULTILINE)
+"""Lines for a batch system, in scripts of any ending."""
+EARLY = 5_000
+CONFLICT = re.compile(r"^<{7} .*^={7}$.*^>{7} ", re.MULTILINE | re.DOTALL)
+TEMPLATE = re.compile(r"\{[{%][^{}]*[%}]\}")
+"""A place where Jinja puts something in, as JSON has none outside of texts."""
+HOSTS = re.compile(r"^[^\s#]+[ \t]+slots=\d", re.MULTILINE)
+PLAIN = {
+    "dockerfile": "a Dockerfile", "makefile": "a makefile", "justfile": "a justfile", ".md": "Markdown",
+    ".toml": "TOML", ".ipynb": "a notebook", ".bat": "a batch file", ".ps1": "a script of PowerShell",
+}  # fmt: skip
+"""Parts of the names of files, and what they are."""
 LIKELY = 0.75
 """How near a name is to a key that may have been meant."""
 LOOKED_AT = 100
@@ -60,7 +73,7 @@ class Kind(Enum):
 def is_script(name: str, text: str) -> bool:
     """Whether a shell runs it."""
     first = text[: text.find("\n")] if text.startswith("#!") else ""
-    return name.lower().endswith(SCRIPT) or first.rstrip().endswith("sh")
+    return name.lower().endswith(SCRIPT) or SHELL.search(first) is not None or BATCH.search(text[:EARLY]) is not None
 
 
 def is_yaml(name: str, text: str) -> bool:
@@ -159,6 +172,19 @@ def refuse(document: Document, expected: str) -> None:
             f"zeroplan check ds_config.json --trainer-args {document.name}",
         )  # fmt: skip
     raise OtherKindError(document.name, f"keys of something else ({_first_names(config)})", expected)
+
+
+def refuse_text(name: str, text: str, expected: str) -> None:
+    """Raises `SpecError` that says what a text is that is no JSON, where it was not meant for some."""
+    base = name.lower().replace("\\", "/").rpartition("/")[2]
+    if not base.endswith(JSON) and not text.lstrip().startswith(("{", "[")):
+        by_name = next((kind for part, kind in PLAIN.items() if part in base), "text that is neither JSON nor YAML")
+        of_hosts = HOSTS.search(text[:EARLY]) is not None
+        raise OtherKindError(name, "a hostfile, which --hostfile takes" if of_hosts else by_name, expected)
+    if CONFLICT.search(text):
+        raise SpecError(name, "a merge conflict", expected)
+    if TEMPLATE.search(text):
+        raise OtherKindError(name, "a template, whose values another file says", expected)
 
 
 def _first_names(names: Mapping[str, Any]) -> str:

@@ -22,7 +22,17 @@ from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.kind import Kind, kind_of, read_document
 from zeroplan.check.launch import OPTIONS, AccelerateConfig, is_launch
-from zeroplan.check.ranks import OF_ENVIRONMENT, USE_RAY, VARIABLES, Environment, Slurm, hostfile_of, ranks
+from zeroplan.check.ranks import (
+    OF_ENVIRONMENT,
+    PLAIN,
+    USE_RAY,
+    VARIABLES,
+    Environment,
+    Slurm,
+    hostfile_of,
+    ranks,
+    tasks_of,
+)
 from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
 from zeroplan.check.script_job import FINETUNING, job_of
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, TRAINER
@@ -37,6 +47,8 @@ OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""
 OF_LLAMA_FACTORY_ALONE = (FINETUNING, "use_unsloth", "lora_target", "quantization_method", "pissa_init")
 """Arguments that no other trainer has."""
+OF_ACCELERATOR = ("mixed_precision", "train_batch_size", "checkpointing_steps", "checkpoints_total_limit")
+"""Arguments of scripts that are built on an Accelerator, as diffusers' are, and of none of the Trainer's."""
 NO_CHECKPOINTING = "disable_gradient_checkpointing"
 """With which LLaMA-Factory does not checkpoint."""
 MODULES = {
@@ -92,19 +104,20 @@ def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[
     """Those of a script that name a config; `beside`: where a hostfile and the like are looked for."""
     slurm = Slurm.of(text)
     document = Document(name, text, ValueNode(0, len(text), members=[]))
-    every = (_launch(document, one, slurm.ranks, beside) for one in commands(text, slurm.variables, VARIABLES))
+    every = (_launch(document, one, slurm, beside) for one in commands(text, slurm.variables, VARIABLES))
     return [one for one in every if one and one.named]
 
 
-def _launch(document: Document, command: Command, allotted: int | None, beside: Beside) -> Launch | None:
-    """None for a command that starts no training. `allotted`: ranks that Slurm gives."""
+def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) -> Launch | None:
+    """None for a command that starts no training."""
     words = command.words
-    at = next((at for at, word in enumerate(words) if (word.text or "").rpartition("/")[2] in LAUNCHERS), None)
-    if at is None:
+    at = _first_launcher(words)
+    if at == len(words):
         return None
     launcher, rest = (words[at].text or "").rpartition("/")[2], words[at + 1 :]
     if launcher in ("srun", "mpirun"):
-        return _below(launcher, _launch(document, command._replace(words=rest), allotted, beside), allotted)
+        tasks = tasks_of(dict(_options(rest[: _first_launcher(rest)])), slurm)
+        return _below(launcher, _launch(document, command._replace(words=rest), slurm, beside), tasks)
     if launcher.startswith("python") and [word.text for word in rest[:1]] == ["-m"] and rest[1:]:
         launcher, rest = MODULES.get(rest[1].text or "", launcher), rest[2:]
     elif launcher == "accelerate":
@@ -135,7 +148,7 @@ def _launch(document: Document, command: Command, allotted: int | None, beside: 
                    **{name: value for name, _, value in before if name in VARIABLES}}  # fmt: skip
     if "--use_ray" in dict(arguments) and _value(dict(arguments)["--use_ray"].text or "") is True:
         environment[USE_RAY] = "1"
-    gpus = ranks(launcher, options, environment, hosts, allotted)
+    gpus = ranks(launcher, options, environment, hosts, slurm.per_node)
     if accelerate is not None and "--num_processes" not in options:
         gpus = _processes(accelerate.text, beside)
     of_accelerate = options if launcher == "accelerate" else {}
@@ -154,11 +167,16 @@ def _of_file(file: Arguments | None) -> Environment:
     return {name: str(stated[name]) for name in VARIABLES if name in stated} if isinstance(stated, dict) else {}
 
 
-def _below(launcher: str, inner: Launch | None, allotted: int | None) -> Launch | None:
-    """What `srun` or `mpirun` starts: as many as they do, where it says nothing itself."""
+def _below(launcher: str, inner: Launch | None, tasks: int | None) -> Launch | None:
+    """What `srun` or `mpirun` starts: as many processes as there are tasks, where each is one rank."""
     if inner is not None and inner.launcher in OF_ENVIRONMENT and not inner.environment:
-        return inner._replace(launcher=launcher, gpus=allotted)
-    return inner and inner._replace(gpus=inner.gpus or allotted)
+        return inner._replace(launcher=launcher, gpus=None)
+    return inner and inner._replace(gpus=tasks if inner.launcher in PLAIN else inner.gpus)
+
+
+def _first_launcher(words: Sequence[Word]) -> int:
+    """Where what srun or mpirun starts begins."""
+    return next((at for at, word in enumerate(words) if (word.text or "").rpartition("/")[2] in LAUNCHERS), len(words))
 
 
 def _reached(name: str | None, beside: Beside) -> tuple[str, str] | None:
@@ -270,6 +288,8 @@ def _arguments(
     bearing = [(name, word) for name, word in members if name in names]
     unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
     if not (tool or beside_a_file) and not any(name in OWN for name, _word in bearing):
+        return None, ()
+    if not (tool or beside_a_file) and any(name in OF_ACCELERATOR for name, _word in members):
         return None, ()
     nodes = [_member(name, word) for name, word in bearing]
     whole = Document(document.name, document.text, ValueNode(0, len(document.text), members=nodes))

@@ -21,6 +21,8 @@ WORDS = ("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_siz
 """One of them is in every file that holds a config."""
 CHANGING = ("update", "setdefault", "pop", "clear")
 LARGEST_POWER = 64
+ENDS = re.compile(r"(\r\n|\r|\n)")
+"""What ends a line of Python."""
 ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Pow: operator.pow,
@@ -132,10 +134,11 @@ class _Reader:
 
     def __init__(self, name: str, text: str, constants: dict[str, ast.expr]) -> None:
         self.name, self.text, self.constants = name, text, constants
-        self.lines = text.split("\n")
+        parts = ENDS.split(text)
+        self.lines = parts[::2]
         self.starts = [0]
-        for line in self.lines:
-            self.starts.append(self.starts[-1] + len(line) + 1)
+        for line, end in zip(self.lines, [*parts[1::2], ""], strict=True):
+            self.starts.append(self.starts[-1] + len(line) + len(end))
         self.unknown: list[tuple[int, str]] = []
 
     def is_one(self, node: ast.expr, named: str) -> bool:

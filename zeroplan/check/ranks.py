@@ -16,6 +16,8 @@ from zeroplan.errors import SpecError
 
 SLURM = re.compile(r"^[ \t]*#SBATCH[ \t]+(-{1,2}[\w-]+)(?:[= \t]+|(?<=-[A-Za-z]))(\S+)", re.MULTILINE)
 NODES, PER_NODE = ("--nodes", "-N"), ("--gpus-per-node", "--gpus_per_node", "--gres", "--gpus-per-task")
+COMMAND = re.compile(r"^[ \t]*[^#\s]", re.MULTILINE)
+TASKS, TASKS_PER_NODE = ("--ntasks", "-n"), "--ntasks-per-node"
 SET_BY_SLURM = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 SET_PER_NODE = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
 PLAIN = ("python", "python3")
@@ -42,22 +44,40 @@ class Slurm(NamedTuple):
 
     variables: dict[str, str]
     """Those that Slurm sets for the script, as far as its lines tell."""
-    ranks: int | None
-    """GPUs that it gives; None where the lines do not say."""
+    per_node: int | None
+    """GPUs of a node; None where the lines do not say."""
+    tasks: int | None
+    """What srun starts: one a node where nothing else is said (Slurm's sbatch)."""
 
     @classmethod
     def of(cls, text: str) -> Slurm:
-        stated: dict[str, str] = dict(SLURM.findall(text))
+        """Of the lines before the first command, behind which sbatch reads none."""
+        command = COMMAND.search(text)
+        stated: dict[str, str] = dict(SLURM.findall(text[: command.start()] if command else text))
         nodes = next((stated[name] for name in NODES if name in stated), None)
-        per_node = _last_number(next((stated[name] for name in PER_NODE if name in stated), None))
+        per_node = _gpus(next((stated[name] for name in PER_NODE if name in stated), None))
         variables = dict.fromkeys(SET_BY_SLURM, nodes or "1") if stated else {}
         variables |= dict.fromkeys(SET_PER_NODE, per_node) if per_node else {}
-        return cls(variables, _product(nodes or "1", per_node) if per_node else None)
+        if not stated:
+            return cls(variables, None, None)
+        every = next((stated[name] for name in TASKS if name in stated), None)
+        tasks = _product("1", every) if every else _product(nodes or "1", stated.get(TASKS_PER_NODE, "1"))
+        return cls(variables, int(per_node) if per_node else None, tasks)
 
 
-def _last_number(value: str | None) -> str | None:
-    """The count that ends gpu:a100:8, or is all of 8."""
-    last = (value or "").rpartition(":")[2]
+def tasks_of(options: Options, slurm: Slurm) -> int | None:
+    """What srun or mpirun starts; None where its own options leave that open."""
+    stated = _stated(options, *TASKS, "-np")
+    if stated is not None:
+        return _product("1", stated)
+    return None if any(name in options for name in (*NODES, TASKS_PER_NODE)) else slurm.tasks
+
+
+def _gpus(value: str | None) -> str | None:
+    """The count that ends gpu:a100:8 among other resources, or is all of 8."""
+    parts = (value or "").split(",")
+    several = [part for part in parts if part.startswith("gpu")] or [part for part in parts if is_number(part)]
+    last = several[0].rpartition(":")[2] if several else ""
     return last if is_number(last) else None
 
 
@@ -66,7 +86,7 @@ def ranks(
     allotted: int | None,
 ) -> int | None:  # fmt: skip
     """None where they are not stated in full. `hostfile`: name and text of deepspeed's, where it is there; `allotted`:
-    GPUs that Slurm gives.
+    GPUs of a node that Slurm gives.
     """
     if launcher == "accelerate":
         return _product("1", _stated(options, "--num_processes"))
@@ -79,7 +99,7 @@ def ranks(
         return _of_swift(environment)
     if launcher == "llamafactory-cli":
         return _of_llama_factory(environment)
-    return allotted if launcher in PLAIN else None
+    return None
 
 
 def visible(environment: Environment) -> int | None:
