@@ -261,3 +261,17 @@ def test_a_script_that_is_built_on_an_accelerator(check):
 def test_python_with_old_line_ends(check):
     ran = check("train.py", 'x = 1\r\rds_config = {"train_micro_batch_size_per_gpu": 1,\r "zero_optimization": {"stage": 9}}\r')
     assert "error ZP401" in ran.out
+
+
+def test_a_ds_config_in_the_place_of_accelerates(check):
+    """Run: ValueError, a `distributed_type` must be specified in the config file."""
+    check("ok.json", '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}')
+    ran = check("run.sh", "accelerate launch --config_file ok.json t.py\n")
+    assert (ran.code, ran.out) == (2, "")
+    assert "ok.json: found no distributed_type, at which accelerate launch stops" in ran.err
+
+
+def test_a_dict_whose_batch_is_put_there_later(check):
+    """DeepSpeed-Chat's way: a function returns the dict, and its caller fills it in."""
+    ran = check("train.py", 'def get():\n    ds_config = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}\n    return ds_config\n')
+    assert (ran.code, "ZP203" in ran.out) == (0, False)

@@ -57,7 +57,8 @@ LOG = re.compile(r"^\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:,]+\] \[[A-Z]+\]", re.MULT
 EARLY = 50_000
 """Letters of a log that such a line is looked for in."""
 TWICE = "ZP103"
-"""A dict of Python has each key once."""
+NOT_OF_PYTHON = (TWICE, "ZP203")
+"""A dict of Python has each key once, and the batch that it lacks other code may put there."""
 KEYS_SHOWN = 3
 Overrides = Iterable[tuple[str, Any]]
 """Fields of an Accelerate file that options of `accelerate launch` replace."""
@@ -135,7 +136,7 @@ def _written_out(name: str, text: str, setting: Setting, made: Made) -> CheckedF
             checked.notes.append(f"{name}:{line}: {_decided('other code', literal.unknown)}")
         else:
             findings = check(document, made(document, filled, None))
-        checked.findings += [_as_python(one) for one in findings if one.rule != TWICE]
+        checked.findings += [_as_python(one) for one in findings if one.rule not in NOT_OF_PYTHON]
     return checked
 
 

@@ -12,7 +12,7 @@ from zeroplan.check.files import Beside, CheckedFiles, Made, check_arguments, ch
 from zeroplan.check.finding import ERROR, said
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import OtherKindError, read_document
-from zeroplan.check.launch import PRECISION, AccelerateConfig
+from zeroplan.check.launch import PRECISION, AccelerateConfig, is_launch
 from zeroplan.check.launcher import Launch, launches
 from zeroplan.check.rules.launch import beside_the_scripts_config
 from zeroplan.check.rules.processes import PROCESS_CHECKS
@@ -81,6 +81,8 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
     precision = dict(launch.overrides).get(PRECISION)
     setting = replace(setting, gpus=setting.gpus or launch.gpus, mixed_precision=precision)
     if launch.config is None:
+        if launch.training is None and not is_launch(read_document(*file, "an Accelerate config")):
+            raise SpecError(file[0], "no distributed_type, at which accelerate launch stops", "an Accelerate config")
         setting = replace(setting, arguments=setting.arguments or launch.arguments)
         checked = check_config_file(*file, setting, beside, made, launch.overrides)
         return _with_launchers(checked, launch, beside) if launch.training is not None else checked
