@@ -250,6 +250,12 @@ def test_scripts_of_any_name(check, name, first):
     assert "ZP105: optimizr" in check(name, f"{first}\n{line}").out
 
 
+def test_lines_of_a_batch_system_in_a_python_file(check):
+    """A program that writes job scripts is none."""
+    text = 'JOB = """\n#SBATCH --nodes=1\n"""\nds_config = {"train_batch_size": 8, "optimizr": 1, "zero_optimization": {"stage": 2}}\n'
+    assert "submit.py:4:" in check("submit.py", text).out
+
+
 def test_a_script_that_is_built_on_an_accelerator(check):
     """Run: accelerate launch trains; --output_dir is diffusers' name too, and --mixed_precision none of the Trainer's."""
     file = "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\ndeepspeed_config: {zero_stage: 2}\n"

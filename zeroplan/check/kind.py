@@ -37,7 +37,9 @@ RECORDED = "value"
 """The key that a run's config has under each name, as wandb records it."""
 SHELL = re.compile(r"[/\s](?:ba|da|z|k)?sh\b")
 BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|\$) -", re.MULTILINE)
-"""Lines for a batch system, in scripts of any ending."""
+"""Lines for a batch system."""
+JOBS = (".job", ".sub", ".pbs", ".lsf", ".sge", ".cmd", ".batch")
+"""Endings of scripts that such lines tell, where no ending does."""
 EARLY = 5_000
 CONFLICT = re.compile(r"^<{7} .*^={7}$.*^>{7} ", re.MULTILINE | re.DOTALL)
 TEMPLATE = re.compile(r"\{[{%][^{}]*[%}]\}")
@@ -73,7 +75,9 @@ class Kind(Enum):
 def is_script(name: str, text: str) -> bool:
     """Whether a shell runs it."""
     first = text[: text.find("\n")] if text.startswith("#!") else ""
-    return name.lower().endswith(SCRIPT) or SHELL.search(first) is not None or BATCH.search(text[:EARLY]) is not None
+    base = name.lower().replace("\\", "/").rpartition("/")[2]
+    is_job = ("." not in base or base.endswith(JOBS)) and BATCH.search(text[:EARLY]) is not None
+    return base.endswith(SCRIPT) or SHELL.search(first) is not None or is_job
 
 
 def is_yaml(name: str, text: str) -> bool:

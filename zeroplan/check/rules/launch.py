@@ -28,6 +28,8 @@ KINDS = (
 """Values of utils/dataclasses.py:DistributedType."""
 LOCAL = "LOCAL_MACHINE"
 PRECISIONS = ("no", "fp16", "bf16", "fp8")
+ON_OR_OFF = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
+"""What utils/environment.py:str_to_bool takes."""
 NVME_PATHS = ("offload_optimizer_nvme_path", "offload_param_nvme_path")
 Z2, Z3 = "zero_stage: 2", "zero_stage: 3, zero3_save_16bit_model: true"
 DISK = ", offload_optimizer_device: nvme, offload_optimizer_nvme_path: /local_nvme"
@@ -92,10 +94,6 @@ def not_read(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     elif precision is not None and str(precision).lower() not in PRECISIONS:
         yield Hit("ZP811", ("mixed_precision",), f"{said(precision)} for mixed_precision: accelerate launch stops",
                   "mixed_precision: bf16")  # fmt: skip
-
-
-ON_OR_OFF = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
-"""What utils/environment.py:str_to_bool takes."""
 
 
 def types(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
