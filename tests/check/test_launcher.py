@@ -80,6 +80,17 @@ def test_what_a_script_does_not_set_is_not_known(word):
         ("#SBATCH --nodes=3\nsrun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 t.py --deepspeed ds.json", 24),
         ("deepspeed --num_gpus ² t.py --deepspeed ds.json", None),
         ("G=8\nN=2\ntorchrun --nnodes $N --nproc_per_node ${G} t.py --deepspeed ds.json", 16),
+        # Run in bash: which of the values it is follows from what the script is given.
+        ('N=4; [ -n "$1" ] && N=8\ntorchrun --nproc_per_node $N t.py --deepspeed ds.json', None),
+        ('if [ "$1" = a ]; then N=4\nelse N=8\nfi\ntorchrun --nproc_per_node $N t.py --deepspeed ds.json', None),
+        ("case $1 in\na) N=4;;\n*) N=8;;\nesac\ntorchrun --nproc_per_node $N t.py --deepspeed ds.json", None),
+        ('if [ -z "$N" ]; then N=8; fi\ntorchrun --nproc_per_node $N t.py --deepspeed ds.json', 8),
+        ("N=8\n((N/=2))\ntorchrun --nproc_per_node $N t.py --deepspeed ds.json", None),
+        ("N=8\nlet N=N/2\ntorchrun --nproc_per_node $N t.py --deepspeed ds.json", None),
+        ("N=8\nread N\ntorchrun --nproc_per_node $N t.py --deepspeed ds.json", None),
+        ("N=8\nfor N in 4; do\ntorchrun --nproc_per_node $N t.py --deepspeed ds.json\ndone", None),
+        ('A="--nproc_per_node 8"; A+=" --nproc_per_node 4"\ntorchrun $A t.py --deepspeed ds.json', 4),
+        ("A=(--nproc_per_node)\nA+=(4)\ntorchrun ${A[@]} t.py --deepspeed ds.json", 4),
     ],
 )
 def test_ranks(text, gpus):

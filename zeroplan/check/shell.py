@@ -1,7 +1,8 @@
 """Commands of a shell script, each word with its place: enough of bash for scripts that start a training run.
 
 Variables that the script itself sets are put in; what else a shell would put in (an argument, a command's output, the
-environment) leaves a word unknown. Nothing runs, and of loops and conditions each command is seen once.
+environment) leaves a word unknown, and so does a variable to which a condition or a loop gives another value. Nothing
+runs, and of loops and conditions each command is seen once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ USUAL = re.compile(r"(\w+):?-(.*)", re.DOTALL)
 ARITHMETIC = re.compile(r"\$\(\(([^()]{1,200})\)\)")
 OPERANDS = re.compile(r"\s*(?:(\d{1,12})|\$?\{?([A-Za-z_]\w*)\}?|([*/%+-]))\s*")
 """A number, a name or an operator of what bash works out."""
-ASSIGNED = re.compile(r"(\w+)=")
+ASSIGNED = re.compile(r"(\w+)(\+?)=")
+COUNTED = re.compile(r"(\w+)(?:[-+*/%]=|\+\+|--)")
+"""What stands in ((N/=2))."""
+SETTING = ("read", "unset", "mapfile", "readarray", "let", "for", "select")
+"""Commands after which a variable that they name is not known."""
+OPENS, CLOSES = re.compile(r"(?:^|[;&|]\s*)(?:if|case|for|while|until)\b"), re.compile(r"(?:^|[;\s])(?:fi|esac|done)\b")
+MAYBE = re.compile(r"&&|\|\|")
 HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 MOST_WORDS, LONGEST = 50_000, 4_096
 """Words of a script that are looked at, and letters of a variable's value: a longer one is not known."""
@@ -48,6 +55,11 @@ class Variables:
         self.values: dict[str, list[Word]] = {name: [Word(value, 0, 0)] for name, value in stated.items()}
         self.exported: set[str] = set()
         """Names that every later command is started with."""
+
+    def forget(self, words: Collection[Word]) -> None:
+        """Count the variables that a command such as `read` names as not known."""
+        for name in (match[0] for word in words if (match := re.match(r"\w+", word.text or ""))):
+            self.values[name] = [Word(None, 0, 0)]
 
     def environment(self, names: Collection[str], before: Collection[str]) -> dict[str, str | None]:
         """Of these names those that a command sees; `before`: which are assigned on its own line, in front of it."""
@@ -126,16 +138,37 @@ def commands(
     command is to be given with.
     """
     variables = Variables(stated or {})
-    room = MOST_WORDS
+    room, maybe = MOST_WORDS, _conditional(text)
     for raws in _raw_commands(text):
-        words, before, exports = _read(variables, text, raws, room)
+        is_conditional = any(start <= raws[0][0] < end for start, end in maybe)
+        words, before, exports = _read(variables, text, raws, room, is_conditional)
         room -= len(words)
         if room < 0:
             return
+        if words and words[0].text in SETTING:
+            variables.forget(words[1:] if words[0].text in ("read", "unset", "mapfile", "readarray") else words[1:2])
+        elif words and COUNTED.match(words[0].text or ""):
+            variables.forget(words[:1])
         if words:
             yield Command(words, variables.environment(watched, before))
         if exports:
             variables.exported.update(before, (word.text for word in words if word.text))
+
+
+def _conditional(text: str) -> list[tuple[int, int]]:
+    """Lines in conditions and loops, and those behind && and ||."""
+    spans, depth, at = list[tuple[int, int]](), 0, 0
+    for line in text.splitlines(keepends=True):
+        plain = line.strip()
+        opened = len(OPENS.findall(plain))
+        first = MAYBE.search(line)
+        if depth or opened:
+            spans.append((at, at + len(line)))
+        elif first is not None:
+            spans.append((at + first.start(), at + len(line)))
+        depth = max(0, depth + opened - len(CLOSES.findall(plain)))
+        at += len(line)
+    return spans
 
 
 def _raw_commands(text: str) -> Iterator[list[tuple[int, int, bool]]]:
@@ -149,7 +182,7 @@ def _raw_commands(text: str) -> Iterator[list[tuple[int, int, bool]]]:
 
 
 def _read(
-    variables: Variables, text: str, raws: list[tuple[int, int, bool]], most: int
+    variables: Variables, text: str, raws: list[tuple[int, int, bool]], most: int, is_conditional: bool
 ) -> tuple[list[Word], list[str], bool]:  # fmt: skip
     """A command's words until there are more than `most`, the variables that are assigned in front of them, and whether
     it exports.
@@ -161,7 +194,7 @@ def _read(
         whole = text[start:end]
         assigned = ASSIGNED.match(whole)
         if assigned and not words:
-            _assign(variables, assigned[1], text, start + assigned.end(), end)
+            _assign(variables, assigned, text, start, end, is_conditional)
             before.append(assigned[1])
         elif not quoted and (several := variables.split(whole)) is not None:
             words += [each._replace(start=start, end=end) for each in _apart(several)]
@@ -174,14 +207,27 @@ def _read(
     return words, before, exports
 
 
-def _assign(variables: Variables, name: str, text: str, start: int, end: int) -> None:
-    """A value, or a list in brackets, which is set as words."""
+def _assign(
+    variables: Variables, assigned: re.Match[str], text: str, start: int, end: int, is_conditional: bool
+) -> None:  # fmt: skip
+    """A value, or a list in brackets, which is set as words; behind += more of either. In a condition another value
+    than before is not known.
+    """
+    name, start = assigned[1], start + assigned.end()
+    before = variables.values.get(name)
     if text[start : start + 1] == "(":
         inner = list(_raw_words(text[start + 1 : end - 1], in_list=True))
         several = [_word(variables, text, start + 1 + raw[0], start + 1 + raw[1]) for raw in inner if raw]
-        variables.values[name] = several[:LONGEST]
-        return
-    variables.values[name] = [_word(variables, text, start, end)]
+        value = [*(before or ()), *several][:LONGEST] if assigned[2] else several[:LONGEST]
+    else:
+        value = [_word(variables, text, start, end)]
+        if assigned[2] and before:
+            parts = [before[-1].text, value[0].text]
+            value = [*before[:-1], Word(None if None in parts else "".join(map(str, parts)), start, end)]
+    texts = [word.text for word in value]
+    if is_conditional and before is not None and [word.text for word in before] != texts:
+        value = [Word(None, start, end)]
+    variables.values[name] = value
 
 
 def _apart(words: list[Word]) -> Iterator[Word]:
