@@ -65,6 +65,10 @@ def test_what_a_script_does_not_set_is_not_known(word):
         ("accelerate launch --num_processes 16 --config_file a.yaml t.py", 16),
         ("torchrun --nproc_per_node gpu t.py --deepspeed ds.json", None),
         ("deepspeed t.py --deepspeed ds.json", None),
+        ('srun bash -c "torchrun --nproc_per_node 4 t.py --deepspeed ds.json"', 4),
+        ("N=2\nbash -lc 'cd x && torchrun --nproc_per_node 4 t.py --deepspeed ds.json'", 4),
+        ("accelerate-launch --num_processes 4 --config_file a.yaml t.py", 4),
+        ("python3.11 -m torch.distributed.run --nproc_per_node 2 t.py --deepspeed ds.json", 2),
         # Slurm's sbatch: one task a node where nothing is said of tasks, and options behind the first command are not read.
         ("#SBATCH --nodes=4\n#SBATCH --gpus-per-node=8\nsrun python t.py --deepspeed ds.json", 4),
         ("#SBATCH --nodes=4\n#SBATCH --gpus-per-node=8\n#SBATCH --ntasks-per-node=8\nsrun python t.py --deepspeed ds.json", 32),
@@ -457,3 +461,24 @@ def test_what_stands_behind_a_module_is_its_own(check):
     ):
         ran = check(line, config)
         assert any(f"gradient_accumulation_steps {compared}" in one["message"] for one in ran.json["findings"])
+
+
+@pytest.mark.parametrize(
+    ("options", "stops"),
+    [
+        ("--include localhost:0,1 --num_gpus 2", True), ("--exclude localhost:0 --num_nodes 1", True),
+        ("--include localhost:0 --exclude localhost:1", True), ("--include localhost:0,1", False), ("--num_gpus 2", False),
+        ("--hostfile bad", True), ("--hostfile twice", True), ("--hostfile hosts", False), ("--hostfile hosts --include a:0", False),
+        ("--hostfile hosts --include localhost:0", True), ("--hostfile elsewhere", False),
+    ],
+)  # fmt: skip
+def test_where_deepspeeds_launcher_starts_nothing(zeroplan, tmp_path, monkeypatch, options, stops):
+    """Run: launcher/runner.py 0.19.8: cannot specify num_nodes/gpus with include/exclude, include and exclude are mutually
+    exclusive, hostfile contains a bad entry or multiple entries, hostname not found in hostfile.
+    """
+    monkeypatch.chdir(tmp_path)
+    config = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'
+    for name, text in (("ds.json", config), ("bad", "[master address] slots=8\n"), ("twice", "a slots=4\na slots=4\n"),
+                       ("hosts", "a slots=4\nb slots=4\n"), ("run.sh", f"deepspeed {options} t.py --deepspeed_config ds.json\n")):  # fmt: skip
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert ("error ZP827" in zeroplan("check", "run.sh", "--format", "concise").out) == stops

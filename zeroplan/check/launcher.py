@@ -7,6 +7,7 @@ Options as deepspeed 0.19.8 (launcher/runner.py), accelerate 1.15 (commands/laun
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -31,6 +32,7 @@ from zeroplan.check.ranks import (
     Slurm,
     hostfile_of,
     ranks,
+    refusal,
     tasks_of,
 )
 from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
@@ -40,7 +42,8 @@ from zeroplan.check.shell import Command, Word, commands
 from zeroplan.errors import SpecError
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3", "swift", "trl",
-             "llamafactory-cli", "axolotl")  # fmt: skip
+             "llamafactory-cli", "axolotl", "accelerate-launch")  # fmt: skip
+PYTHON = re.compile(r"python3\.\d+")
 TOOLS = {"swift": SWIFT, "trl": TRL, "llamafactory-cli": LLAMA_FACTORY}
 """Commands that take the Trainer's arguments with defaults of their own."""
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
@@ -92,6 +95,8 @@ class Launch(NamedTuple):
     """A training file that names, or has, the ds_config."""
     start: int = 0
     """Where the command stands."""
+    refusal: str = ""
+    """Why `deepspeed` starts nothing."""
     environment: Environment = MappingProxyType({})
     """Of the variables that decide how many processes it starts those that are set."""
 
@@ -104,8 +109,18 @@ def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[
     """Those of a script that name a config; `beside`: where a hostfile and the like are looked for."""
     slurm = Slurm.of(text)
     document = Document(name, text, ValueNode(0, len(text), members=[]))
-    every = (_launch(document, one, slurm, beside) for one in commands(text, slurm.variables, VARIABLES))
+    outer = commands(text, slurm.variables, VARIABLES)
+    every = (_launch(document, one, slurm, beside) for command in outer for one in (command, *_inside(command)))
     return [one for one in every if one and one.named]
+
+
+def _inside(command: Command) -> Iterator[Command]:
+    """The commands of a text that another shell is given: srun bash -c "torchrun ...", each at its place."""
+    for shell, option, word in zip(command.words, command.words[1:], command.words[2:], strict=False):
+        if (shell.text or "").rpartition("/")[2] in ("bash", "sh") and option.text in ("-c", "-lc") and word.text:
+            for one in commands(word.text, {}, VARIABLES):
+                placed = [each._replace(start=word.start, end=word.end) for each in one.words]
+                yield Command(placed, {**command.environment, **one.environment})
 
 
 def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) -> Launch | None:
@@ -118,12 +133,9 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     if launcher in ("srun", "mpirun"):
         tasks = tasks_of(dict(_options(rest[: _first_launcher(rest)])), slurm)
         return _below(launcher, _launch(document, command._replace(words=rest), slurm, beside), tasks)
-    if launcher.startswith("python") and [word.text for word in rest[:1]] == ["-m"] and rest[1:]:
-        launcher, rest = MODULES.get(rest[1].text or "", launcher), rest[2:]
-    elif launcher == "accelerate":
-        if not rest or rest[0].text != "launch":
-            return None
-        rest = rest[1:]
+    launcher, rest = _by_another_name(launcher, rest)
+    if not launcher:
+        return None
     line = document.place(words[at].start).line
     training = _training_file(words[at:])
     script = _script(rest)
@@ -157,7 +169,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     leaves_out = next((name for name in OTHERS if name in of_accelerate), "") if reader == ACCELERATE else ""
     return Launch(
         launcher, line, config, reader, accelerate, gpus, None if unknown else stated, unknown, overrides, leaves_out,
-        training, words[at].start, environment,
+        training, words[at].start, refusal(options, hosts) if launcher == "deepspeed" else "", environment,
     )  # fmt: skip
 
 
@@ -165,6 +177,17 @@ def _of_file(file: Arguments | None) -> Environment:
     """The variables that a file of ms-swift sets where nothing else does (4.6 cli/main.py: parse_yaml_args)."""
     stated = file.document.config.get("ENV") if file is not None and file.tool == SWIFT else None
     return {name: str(stated[name]) for name in VARIABLES if name in stated} if isinstance(stated, dict) else {}
+
+
+def _by_another_name(launcher: str, rest: Sequence[Word]) -> tuple[str, Sequence[Word]]:
+    """The launcher, and what follows it, of `python -m` and a module, and of `accelerate launch`; "" for its others."""
+    if launcher.startswith("python") and [word.text for word in rest[:1]] == ["-m"] and rest[1:]:
+        return MODULES.get(rest[1].text or "", launcher), rest[2:]
+    if launcher == "accelerate-launch":
+        return "accelerate", rest
+    if launcher == "accelerate":
+        return (launcher if rest and rest[0].text == "launch" else ""), rest[1:]
+    return launcher, rest
 
 
 def _below(launcher: str, inner: Launch | None, tasks: int | None) -> Launch | None:
@@ -176,7 +199,8 @@ def _below(launcher: str, inner: Launch | None, tasks: int | None) -> Launch | N
 
 def _first_launcher(words: Sequence[Word]) -> int:
     """Where what srun or mpirun starts begins."""
-    return next((at for at, word in enumerate(words) if (word.text or "").rpartition("/")[2] in LAUNCHERS), len(words))
+    named = ((at, (word.text or "").rpartition("/")[2]) for at, word in enumerate(words))
+    return next((at for at, name in named if name in LAUNCHERS or PYTHON.fullmatch(name)), len(words))
 
 
 def _reached(name: str | None, beside: Beside) -> tuple[str, str] | None:

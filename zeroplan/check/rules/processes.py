@@ -1,4 +1,4 @@
-"""Processes that a command starts, and what its tool refuses of them under DeepSpeed: ms-swift, LLaMA-Factory."""
+"""Processes that a command starts, and what is refused of them: by ms-swift, LLaMA-Factory and DeepSpeed's launcher."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from zeroplan.check.launcher import Launch
 
 SWIFT_LINE = "CUDA_VISIBLE_DEVICES=0,1 %sswift sft --model x --deepspeed ds.json --torch_dtype bfloat16\n"
+DEEPSPEED_LINE = "deepspeed %s train.py --deepspeed ds.json\n"
 SINGLE = "SWIFT_SINGLE_DEVICE_MODE"
 
 RULES: tuple[Rule, ...] = (
@@ -22,6 +23,12 @@ RULES: tuple[Rule, ...] = (
         "hparams/parser.py:get_train_args: read",
         Example(SWIFT_LINE % "", file="run.sh"), Example(SWIFT_LINE % "NPROC_PER_NODE=2 ", file="run.sh"),
         "https://swift.readthedocs.io/en/latest/Instruction/Command-line-parameters.html",
+    ),
+    Rule(
+        "ZP827", ERROR, "Options at which deepspeed starts nothing", "launcher/runner.py, run: ValueError",
+        Example(DEEPSPEED_LINE % "--include localhost:0,1 --num_gpus 2", file="run.sh"),
+        Example(DEEPSPEED_LINE % "--include localhost:0,1", file="run.sh"),
+        "https://www.deepspeed.ai/getting-started/",
     ),
 )  # fmt: skip
 
@@ -50,6 +57,13 @@ def of_llama_factory(launch: Launch) -> Iterator[Hit]:
                   "DeepSpeed", f"{FORCE_TORCHRUN}=1", offset=launch.start)  # fmt: skip
 
 
-PROCESS_CHECKS = (of_swift, of_llama_factory)
+def of_deepspeed(launch: Launch) -> Iterator[Hit]:
+    if launch.refusal:
+        yield Hit("ZP827", (), f"{launch.refusal}: deepspeed starts nothing",
+                  "--include worker-1:0,1 alone, of a hostfile with lines such as worker-1 slots=8",
+                  offset=launch.start)  # fmt: skip
+
+
+PROCESS_CHECKS = (of_swift, of_llama_factory, of_deepspeed)
 CHECKS = ()
 """None that asks a ds_config."""
