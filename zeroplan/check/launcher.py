@@ -179,7 +179,7 @@ def _of_file(file: Arguments | None) -> Environment:
     return {name: str(stated[name]) for name in VARIABLES if name in stated} if isinstance(stated, dict) else {}
 
 
-def _by_another_name(launcher: str, rest: Sequence[Word]) -> tuple[str, Sequence[Word]]:
+def _by_another_name(launcher: str, rest: list[Word]) -> tuple[str, list[Word]]:
     """The launcher, and what follows it, of `python -m` and a module, and of `accelerate launch`; "" for its others."""
     if launcher.startswith("python") and [word.text for word in rest[:1]] == ["-m"] and rest[1:]:
         return MODULES.get(rest[1].text or "", launcher), rest[2:]
