@@ -281,3 +281,22 @@ def test_a_dict_whose_batch_is_put_there_later(check):
     """DeepSpeed-Chat's way: a function returns the dict, and its caller fills it in."""
     ran = check("train.py", 'def get():\n    ds_config = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}\n    return ds_config\n')
     assert (ran.code, "ZP203" in ran.out) == (0, False)
+
+
+INITIALIZE = 'import deepspeed\n%sdeepspeed.initialize(model=m, config=%s)\n'
+
+
+@pytest.mark.parametrize(
+    ("config", "rule"),
+    [
+        ('{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": {"stage": 3, "sub_group_size": "auto"}}', None),
+        ('{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": True}, "zero_optimization": {"stage": 2}}', "ZP207"),
+        ('{"train_batch_size": 8, "fp16": {"enabled": True, "enable": 1}}', "ZP108"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("by_name", [False, True])
+def test_what_initialize_is_given(check, config, rule, by_name):
+    """Run: DeepSpeed drops "auto" of its strict sections, stops at one that counts (TypeError), refuses enable."""
+    before, given = (f"cfg = {config}\n", "cfg") if by_name else ("", config)
+    out = check("train.py", INITIALIZE % (before, given)).out
+    assert (f"error {rule}" in out) if rule else " error " not in out

@@ -131,6 +131,8 @@ def _written_out(name: str, text: str, setting: Setting, made: Made) -> CheckedF
         filled = setting
         if LIGHTNINGS in text:
             filled = replace(setting, reader=LIGHTNING, reader_is_known=True)
+        elif literal.by_deepspeed:
+            filled = replace(setting, reader=RAW, reader_is_known=True)
         if literal.unknown:
             findings = _alone(document, setting, made)
             checked.notes.append(f"{name}:{line}: {_decided('other code', literal.unknown)}")
@@ -167,13 +169,12 @@ def _of_kind(
         return _trained(Arguments(document), setting, beside, made)
     if kind is Kind.OTHER:
         refuse(document, EXPECTED)
-    config = document if kind is Kind.CONFIG else block(document)
-    known = known_of(config, by_another=kind is Kind.BLOCK)
+    known = known_of(document if kind is Kind.CONFIG else block(document), by_another=kind is Kind.BLOCK)
     config = known.document
     if known.unknown:
         (line, _path), *_others = known.unknown
         note = f"{document.name}:{line}: {_decided('what ${...} stands for', known.unknown)}"
-        return CheckedFiles(_alone(known.document, setting, made), texts, [note])
+        return CheckedFiles(_alone(config, setting, made), texts, [note])
     if kind is Kind.CONFIG:
         return CheckedFiles(check(config, made(config, setting, None)), texts)
     reader = guessed(config.config)

@@ -35,6 +35,8 @@ class Literal(NamedTuple):
     document: Document
     unknown: tuple[tuple[int, str], ...]
     """Lines and paths of keys whose values are no literals."""
+    by_deepspeed: bool = False
+    """Whether deepspeed.initialize is given it, by itself or by its name."""
 
 
 class _UnknownError(Exception):
@@ -56,8 +58,12 @@ def literals(name: str, text: str) -> list[Literal]:
         raise SpecError(name, "text that is not Python", "Python") from error
     reader = _Reader(name, text, _constants(tree))
     changed = _changed(tree)
-    dicts = [(node, named) for node, named in _dicts(tree, "") if reader.is_one(node, named)]
-    several = [reader.literal(node, (*_part(node, tree), *changed.get(named, ()))) for node, named in dicts]
+    given = _given_to_deepspeed(tree)
+    dicts = [(node, named, node in given or named in given) for node, named in _dicts(tree, "")]
+    several = [
+        reader.literal(node, (*_part(node, tree), *changed.get(named, ())))._replace(by_deepspeed=own)
+        for node, named, own in dicts if own or reader.is_one(node, named)
+    ]  # fmt: skip
     return sorted(several, key=lambda one: one.document.root.start)
 
 
@@ -91,6 +97,15 @@ def _changed(tree: ast.Module) -> dict[str, list[tuple[int, str]]]:
         if name is not None:
             changed.setdefault(name, []).append((node.lineno, f"what line {node.lineno} sets"))  # type: ignore[attr-defined]
     return changed
+
+
+def _given_to_deepspeed(tree: ast.Module) -> set[ast.expr | str]:
+    """Dicts, and names of such, that deepspeed.initialize is given as its config."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    values = [one.value for call in calls if getattr(call.func, "attr", "") == "initialize"
+              and getattr(getattr(call.func, "value", None), "id", "") == "deepspeed"
+              for one in call.keywords if one.arg in ("config", "config_params")]  # fmt: skip
+    return {value.id if isinstance(value, ast.Name) else value for value in values}
 
 
 def _part(part: ast.expr, tree: ast.Module) -> list[tuple[int, str]]:
