@@ -300,3 +300,19 @@ def test_what_initialize_is_given(check, config, rule, by_name):
     before, given = (f"cfg = {config}\n", "cfg") if by_name else ("", config)
     out = check("train.py", INITIALIZE % (before, given)).out
     assert (f"error {rule}" in out) if rule else " error " not in out
+
+
+@pytest.mark.parametrize(("code", "rule"), [("a = Accelerator(mixed_precision='bf16')\n", False), ("a = Accelerator()\nt = SFTTrainer(x)\n", True)])
+def test_the_script_itself_says_whose_its_arguments_are(check, code, rule):
+    """Run: a script with an Accelerator alone trains whatever its own --output_dir and --num_train_epochs are called."""
+    check("in.yaml", "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\ndeepspeed_config: {zero_stage: 2}\n")
+    check("t.py", code)
+    out = check("run.sh", "accelerate launch --config_file in.yaml t.py --num_train_epochs 1 --output_dir out\n").out
+    assert ("error ZP620" in out) == rule
+
+
+def test_ms_swifts_file_is_ms_swift(check):
+    """ms-swift's swift/cli/sft.py is what `swift sft` starts: its precision follows torch_dtype."""
+    check("in.yaml", "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\ndeepspeed_config: {zero_stage: 2}\n")
+    out = check("run.sh", "accelerate launch --config_file in.yaml swift/cli/sft.py --torch_dtype bfloat16 --num_train_epochs 1\n").out
+    assert "ZP620" not in out

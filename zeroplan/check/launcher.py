@@ -46,6 +46,10 @@ LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", 
 PYTHON = re.compile(r"python3\.\d+")
 TOOLS = {"swift": SWIFT, "trl": TRL, "llamafactory-cli": LLAMA_FACTORY}
 """Commands that take the Trainer's arguments with defaults of their own."""
+OF_TRAINER = re.compile(r"TrainingArguments|HfArgumentParser|TrlParser|\b\w*Trainer\(")
+"""What a script has that takes the Trainer's arguments."""
+SWIFTS = re.compile(r"(?:^|[/.])swift[/.]cli[/.](?:sft|pt|rlhf)(?:\.py)?$")
+"""The files and modules that `swift` starts itself."""
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""
 OF_LLAMA_FACTORY_ALONE = (FINETUNING, "use_unsloth", "lora_target", "quantization_method", "pissa_init")
@@ -145,8 +149,11 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     config, reader = _config(arguments)
     word = training or dict(arguments).get("--config")
     file = _arguments_of(word, beside)
-    tool = TOOLS.get(launcher, "")
+    by_file = script is not None and SWIFTS.search(rest[script].text or "") is not None
+    tool = SWIFT if by_file else TOOLS.get(launcher, "")
     stated, unknown = _arguments(document, arguments, tool, beside_a_file=training is not None or file is not None)
+    if script is not None and _has_an_accelerator(rest[script], beside):
+        stated, unknown = None, ()
     if file is not None:
         stated = replace(file, command_line=stated)
         training = word if training is not None or file.document.config.get(KEY) else None
@@ -177,6 +184,12 @@ def _of_file(file: Arguments | None) -> Environment:
     """The variables that a file of ms-swift sets where nothing else does (4.6 cli/main.py: parse_yaml_args)."""
     stated = file.document.config.get("ENV") if file is not None and file.tool == SWIFT else None
     return {name: str(stated[name]) for name in VARIABLES if name in stated} if isinstance(stated, dict) else {}
+
+
+def _has_an_accelerator(script: Word, beside: Beside) -> bool:
+    """Whether a script that is there has an Accelerator of its own, and its arguments are none of the Trainer's."""
+    file = _reached(script.text, beside) if (script.text or "").endswith(".py") else None
+    return file is not None and "Accelerator(" in file[1] and OF_TRAINER.search(file[1]) is None
 
 
 def _by_another_name(launcher: str, rest: list[Word]) -> tuple[str, list[Word]]:
