@@ -11,15 +11,8 @@ LAUNCH = "distributed_type: DEEPSPEED\nnum_machines: 8\nnum_processes: 64\ndeeps
 
 
 @pytest.fixture
-def check(zeroplan, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def run(files, *options):
-        for name, text in files.items():
-            (tmp_path / name).write_text(text, encoding="utf-8")
-        return zeroplan("check", next(iter(files)), "--format", "concise", *options).out
-
-    return run
+def check(check_files):
+    return lambda files, *options: check_files(files, "--format", "concise", *options).out
 
 
 def test_machines_that_do_not_find_each_other(check):

@@ -20,15 +20,8 @@ FILE = "model: x\ntuner_type: full\ntorch_dtype: bfloat16\ndataset: d\ndeepspeed
 
 
 @pytest.fixture
-def check(zeroplan, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def run(files, *options):
-        for name, text in files.items():
-            (tmp_path / name).write_text(text, encoding="utf-8")
-        return zeroplan("check", next(iter(files)), *options)
-
-    return run
+def check(check_files):
+    return check_files
 
 
 @pytest.mark.parametrize("name", OWN)

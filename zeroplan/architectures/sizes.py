@@ -33,8 +33,8 @@ GATED = ("chatglm", "qwen")
 modeling_qwen.py).
 """
 HALVED = ("qwen",)
-"""Of these, whose intermediate_size counts gate and product together; its norms are RMSNorm, and its queries, keys and
-values have biases.
+"""Families whose intermediate_size is that of gate_proj and up_proj together; their norms are RMSNorm, and q_proj,
+k_proj and v_proj have biases.
 """
 OTHER_LAYERS = (
     "ssm", "mamba", "conv", "linear_attn", "linear_num", "linear_key", "linear_value", "lru_", "rwkv", "retention",

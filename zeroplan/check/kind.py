@@ -41,7 +41,8 @@ BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|\$) -", re.MULTILINE)
 JOBS = (".job", ".sub", ".pbs", ".lsf", ".sge", ".cmd", ".batch")
 """Endings of scripts that such lines tell, where no ending does."""
 EARLY = 5_000
-CONFLICT = re.compile(r"^<{7} .*^={7}$.*^>{7} ", re.MULTILINE | re.DOTALL)
+CONFLICT = tuple(re.compile(mark, re.MULTILINE) for mark in (r"^<{7} ", r"^={7}$", r"^>{7} "))
+"""What git leaves where two versions differ."""
 TEMPLATE = re.compile(r"\{[{%][^{}]*[%}]\}")
 """A place where Jinja puts something in, as JSON has none outside of texts."""
 HOSTS = re.compile(r"^[^\s#]+[ \t]+slots=\d", re.MULTILINE)
@@ -185,7 +186,7 @@ def refuse_text(name: str, text: str, expected: str) -> None:
         by_name = next((kind for part, kind in PLAIN.items() if part in base), "text that is neither JSON nor YAML")
         of_hosts = HOSTS.search(text[:EARLY]) is not None
         raise OtherKindError(name, "a hostfile, which --hostfile takes" if of_hosts else by_name, expected)
-    if CONFLICT.search(text):
+    if all(mark.search(text) for mark in CONFLICT):
         raise SpecError(name, "a merge conflict", expected)
     if TEMPLATE.search(text):
         raise OtherKindError(name, "a template, whose values another file says", expected)

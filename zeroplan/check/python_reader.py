@@ -58,10 +58,10 @@ def literals(name: str, text: str) -> list[Literal]:
         raise SpecError(name, "text that is not Python", "Python") from error
     reader = _Reader(name, text, _constants(tree))
     changed = _changed(tree)
-    given = _given_to_deepspeed(tree)
-    dicts = [(node, named, node in given or named in given) for node, named in _dicts(tree, "")]
+    handed, parts = _initialize_configs(tree), _parts(tree)
+    dicts = [(node, named, node in handed or named in handed) for node, named in _dicts(tree, "")]
     several = [
-        reader.literal(node, (*_part(node, tree), *changed.get(named, ())))._replace(by_deepspeed=own)
+        reader.literal(node, (*_rest(node, parts), *changed.get(named, ())))._replace(by_deepspeed=own)
         for node, named, own in dicts if own or reader.is_one(node, named)
     ]  # fmt: skip
     return sorted(several, key=lambda one: one.document.root.start)
@@ -99,7 +99,7 @@ def _changed(tree: ast.Module) -> dict[str, list[tuple[int, str]]]:
     return changed
 
 
-def _given_to_deepspeed(tree: ast.Module) -> set[ast.expr | str]:
+def _initialize_configs(tree: ast.Module) -> set[ast.expr | str]:
     """Dicts, and names of such, that deepspeed.initialize is given as its config."""
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     values = [one.value for call in calls if getattr(call.func, "attr", "") == "initialize"
@@ -108,13 +108,20 @@ def _given_to_deepspeed(tree: ast.Module) -> set[ast.expr | str]:
     return {value.id if isinstance(value, ast.Name) else value for value in values}
 
 
-def _part(part: ast.expr, tree: ast.Module) -> list[tuple[int, str]]:
-    """What is said of a dict that is put into another one, which has the rest: update({...}), and |= {...}."""
+def _parts(tree: ast.Module) -> set[ast.expr]:
+    """What is put into another dict, which has the rest: update({...}), and |= {...}."""
+    parts: set[ast.expr] = set()
     for node in ast.walk(tree):
-        call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING
-        if (call and part in node.args) or (isinstance(node, ast.AugAssign) and node.value is part):  # type: ignore[attr-defined]
-            return [(part.lineno, "the rest of what it is put into")]
-    return []
+        if isinstance(node, ast.AugAssign):
+            parts.add(node.value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
+            parts.update(node.args)
+    return parts
+
+
+def _rest(node: ast.expr, parts: set[ast.expr]) -> list[tuple[int, str]]:
+    """What other code decides of a dict that is such a part."""
+    return [(node.lineno, "the rest of what it is put into")] if node in parts else []
 
 
 def _dicts(node: ast.AST, named: str) -> Iterator[tuple[ast.expr, str]]:

@@ -51,7 +51,7 @@ class Slurm(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Slurm:
-        """Of the lines before the first command, behind which sbatch reads none."""
+        """What the lines before the first command say: sbatch stops reading there."""
         command = COMMAND.search(text)
         stated: dict[str, str] = dict(SLURM.findall(text[: command.start()] if command else text))
         nodes = next((stated[name] for name in NODES if name in stated), None)

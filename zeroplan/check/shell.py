@@ -8,6 +8,7 @@ runs, and of loops and conditions each command is seen once.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
@@ -140,7 +141,8 @@ def commands(
     variables = Variables(stated or {})
     room, maybe = MOST_WORDS, _conditional(text)
     for raws in _raw_commands(text):
-        is_conditional = any(start <= raws[0][0] < end for start, end in maybe)
+        at = bisect_right(maybe, (raws[0][0], len(text))) - 1  # spans follow one another
+        is_conditional = at >= 0 and raws[0][0] < maybe[at][1]
         words, before, exports = _read(variables, text, raws, room, is_conditional)
         room -= len(words)
         if room < 0:
