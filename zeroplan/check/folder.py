@@ -108,5 +108,5 @@ def _starts_with_config(path: str) -> bool:
         return False
     from zeroplan.check.launcher import launches  # where there is such a file
 
-    names = [one.named.text for one in launches(path, text) if one.named and one.named.text]
+    names = (name for one in launches(path, text) for name in one.names)
     return any(os.path.isfile(file) for name in names for file in beside(path, name))

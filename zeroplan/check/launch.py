@@ -64,7 +64,7 @@ class AccelerateConfig:
         fields = {name: value for name, value in stated.items() if value is not None}
         if FILE in fields:
             return fields
-        return fields | {name: value for name, value in self.overrides.items() if name not in (PRECISION, USES)}
+        return fields | {name: value for name, value in self.overrides.items() if name not in (PRECISION, USES, KIND)}
 
     @property
     def precision(self) -> Any:
@@ -73,13 +73,13 @@ class AccelerateConfig:
     @property
     def kind(self) -> Any:
         """Its distributed_type; a bare NO is false to YAML, and goes on as that word would (run: accelerate 1.15)."""
-        stated = self.document.config.get(KIND, DEEPSPEED)
+        stated = self.overrides.get(KIND, self.document.config.get(KIND, DEEPSPEED))
         return "NO" if stated is False else stated
 
     @property
     def is_deepspeed(self) -> bool:
         """Whether deepspeed_config is read; so it is taken for, where distributed_type is missing."""
-        return bool(self.overrides.get(USES) or self.kind == DEEPSPEED)
+        return bool((self.overrides.get(USES) and KIND not in self.overrides) or self.kind == DEEPSPEED)
 
     @property
     def names(self) -> tuple[str, ...]:

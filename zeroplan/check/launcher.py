@@ -7,22 +7,25 @@ Options as deepspeed 0.19.8 (launcher/runner.py), accelerate 1.15 (commands/laun
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from zeroplan.catalog.trainers.swift_configs import PUTS
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL, tool_of
-from zeroplan.check.arguments import DEFAULTS, OWN, Arguments, has_own
-from zeroplan.check.document import Document, Member, ValueNode
+from zeroplan.check.arguments import Arguments, has_own
+from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import DEEPSPEED as KEY
-from zeroplan.check.kind import Kind, kind_of, read_document
-from zeroplan.check.launch import OPTIONS, AccelerateConfig, is_launch
+from zeroplan.check.kind import JSON, Kind, kind_of, read_document
+from zeroplan.check.launch import KIND, OPTIONS, AccelerateConfig, is_launch
+from zeroplan.check.launch_options import ANY, assignments, config_of, options_of, trainer_arguments, value_of
+from zeroplan.check.launcher_parsers import Parsed, parsed
+from zeroplan.check.launcher_refusal import Refusal, refusal
 from zeroplan.check.ranks import (
     OF_ENVIRONMENT,
     PLAIN,
@@ -32,13 +35,11 @@ from zeroplan.check.ranks import (
     Slurm,
     hostfile_of,
     ranks,
-    refusal,
     tasks_of,
 )
-from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
-from zeroplan.check.script_job import FINETUNING, job_of
-from zeroplan.check.setting import ACCELERATE, DEEPSPEED, TRAINER
-from zeroplan.check.shell import Command, Word, commands
+from zeroplan.check.setting import ACCELERATE
+from zeroplan.check.shell import Command, commands
+from zeroplan.check.shell_variables import Word
 from zeroplan.errors import SpecError
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3", "swift", "trl",
@@ -52,22 +53,22 @@ SWIFTS = re.compile(r"(?:^|[/.])swift[/.]cli[/.](?:sft|pt|rlhf)(?:\.py)?$")
 """The files and modules that `swift` starts itself."""
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""
-OF_LLAMA_FACTORY_ALONE = (FINETUNING, "use_unsloth", "lora_target", "quantization_method", "pissa_init")
-"""Arguments that no other trainer has."""
-OF_ACCELERATOR = ("mixed_precision", "train_batch_size", "checkpointing_steps", "checkpoints_total_limit")
-"""Arguments of scripts that are built on an Accelerator, as diffusers' are, and of none of the Trainer's."""
-NO_CHECKPOINTING = "disable_gradient_checkpointing"
-"""With which LLaMA-Factory does not checkpoint."""
 MODULES = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
     "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed",
 }  # fmt: skip
-OTHERS = ("--multi_gpu",)
+SHELLS, OF_TEXTS = ("bash", "sh", "zsh"), ("ssh", "tmux", "screen", "pdsh", "eval")
+OF_A_TEXT = re.compile("-[a-z]*c")
+CUT = re.compile(
+    r"[ \t]*\\(?:[ \t]+\r?\n|\r?\n(?=[ \t]*(?:#|\r?\n)))(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*(--?[A-Za-z]\S*|\S+\.py)"
+)
+OF_ITSELF = ("0", "BASH_SOURCE", "BASH_SOURCE[0]")
+"""Variables that name the script."""
+OTHERS = {
+    "--multi_gpu": "MULTI_GPU", "--use_fsdp": "FSDP", "--cpu": "MULTI_CPU", "--tpu": "XLA",
+    "--use_megatron_lm": "MEGATRON_LM",
+}  # fmt: skip
 """Options with which `accelerate launch` starts something else than its file says (run: 1.15 hands on no DeepSpeed)."""
-CONFIG = {"--deepspeed": TRAINER, "--deepspeed_config": DEEPSPEED}
-"""Options of a training script that name a ds_config, and who reads it: the Trainer's, and DeepSpeed's own
-(deepspeed.add_config_arguments).
-"""
 Beside = Callable[[str], tuple[str, str] | None]
 """Name and text of a file that another names; None where it is not there."""
 
@@ -99,85 +100,176 @@ class Launch(NamedTuple):
     """A training file that names, or has, the ds_config."""
     start: int = 0
     """Where the command stands."""
-    refusal: str = ""
-    """Why `deepspeed` starts nothing."""
+    refusal: Refusal | None = None
+    """Why the launcher starts nothing."""
     environment: Environment = MappingProxyType({})
     """Of the variables that decide how many processes it starts those that are set."""
+    folder: str = ""
+    """Where it is started, seen from where the script is."""
+    cut: str = ""
+    """The first word that a backslash with something behind it leaves out."""
+    has_script: bool = True
 
     @property
     def named(self) -> Word | None:
         return self.config or self.training or self.accelerate
+
+    @property
+    def names(self) -> list[str]:
+        """Where the config may be, seen from where the script is, or from where that was started."""
+        return [] if self.named is None or not self.named.text else _names(self.folder, self.named.text)
 
 
 def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[Launch]:
     """Those of a script that name a config; `beside`: where a hostfile and the like are looked for."""
     slurm = Slurm.of(text)
     document = Document(name, text, ValueNode(0, len(text), members=[]))
-    outer = commands(text, slurm.variables, VARIABLES)
-    every = (_launch(document, one, slurm, beside) for command in outer for one in (command, *_inside(command)))
-    return [one for one in every if one and one.named]
+    own = dict.fromkeys(OF_ITSELF, posixpath.basename(name))
+    outer = commands(text, {**own, **slurm.variables}, VARIABLES)
+    every = (
+        _launch(document, one, slurm, within(one.folder, beside))
+        for command in outer
+        for one in (command, *_inside(command))
+    )
+    return [one for one in every if one and (one.named or one.cut)]
+
+
+def within(folder: str, beside: Beside) -> Beside:
+    """Files as a command has them that is started in this folder, or else where the script is."""
+    if not folder:
+        return beside
+    return lambda name: next((file for one in _names(folder, name) if (file := beside(one)) is not None), None)
+
+
+def _names(folder: str, name: str) -> list[str]:
+    return [posixpath.join(folder, name), name] if folder else [name]
 
 
 def _inside(command: Command) -> Iterator[Command]:
     """The commands of a text that another shell is given: srun bash -c "torchrun ...", each at its place."""
-    for shell, option, word in zip(command.words, command.words[1:], command.words[2:], strict=False):
-        if (shell.text or "").rpartition("/")[2] in ("bash", "sh") and option.text in ("-c", "-lc") and word.text:
-            for one in commands(word.text, {}, VARIABLES):
-                placed = [each._replace(start=word.start, end=word.end) for each in one.words]
-                yield Command(placed, {**command.environment, **one.environment})
+    for word in _texts(command.words):
+        for one in commands(word.text or "", {}, VARIABLES):
+            placed = [each._replace(start=word.start, end=word.end) for each in one.words]
+            folder = posixpath.join(command.folder, one.folder)
+            yield Command(placed, {**command.environment, **one.environment}, folder)
+
+
+def _texts(words: Sequence[Word]) -> Iterator[Word]:
+    """What follows `bash -c`, and of `ssh`, `tmux` and the like each word that has several in it."""
+    named = [(word.text or "").rpartition("/")[2] for word in words]
+    if any(name in OF_TEXTS for name in named[:2]):
+        yield from (word for word in words if " " in (word.text or ""))
+        return
+    for name, option, word in zip(named, words[1:], words[2:], strict=False):
+        if name in SHELLS and OF_A_TEXT.fullmatch(option.text or "") and word.text:
+            yield word
+
+
+def _cut(text: str, command: Command) -> str:
+    """The option behind a backslash that a blank, a comment or an empty line follows: the command ends there."""
+    last = command.words[-1]
+    match = CUT.match(text, last.start if (last.text or "").isspace() else last.end)
+    return match[1] if match else ""
 
 
 def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) -> Launch | None:
     """None for a command that starts no training."""
-    words = command.words
-    at = _first_launcher(words)
-    if at == len(words):
+    line = _Line.of(command)
+    if line is None:
         return None
-    launcher, rest = (words[at].text or "").rpartition("/")[2], words[at + 1 :]
+    launcher, own, script = line.launcher, line.own, line.script
     if launcher in ("srun", "mpirun"):
-        tasks = tasks_of(dict(_options(rest[: _first_launcher(rest)])), slurm)
-        return _below(launcher, _launch(document, command._replace(words=rest), slurm, beside), tasks)
-    launcher, rest = _by_another_name(launcher, rest)
-    if not launcher:
-        return None
-    line = document.place(words[at].start).line
-    training = _training_file(words[at:])
-    script = _script(rest)
-    own, given = (rest, rest) if script is None else (rest[:script], rest[script + 1 :])
+        return _below(
+            launcher, _launch(document, command._replace(words=line.given), slurm, beside), tasks_of(own, slurm)
+        )
+    training = _training_file(command.words[line.at :])
     by_name = launcher == "llamafactory-cli" and training is not None
-    options, arguments = dict(_options(own)), _assigned(given) if by_name else list(_options(given))
-    config, reader = _config(arguments)
-    word = training or dict(arguments).get("--config")
+    stated = assignments(line.given) if by_name else list(options_of(line.given))
+    config, reader = config_of(stated)
+    word = training or dict(stated).get("--config")
     file = _arguments_of(word, beside)
-    by_file = script is not None and SWIFTS.search(rest[script].text or "") is not None
+    by_file = script is not None and SWIFTS.search(script.text or "") is not None
     tool = SWIFT if by_file else TOOLS.get(launcher, "")
-    stated, unknown = _arguments(document, arguments, tool, beside_a_file=training is not None or file is not None)
-    if script is not None and _has_an_accelerator(rest[script], beside):
-        stated, unknown = None, ()
+    arguments, unknown = trainer_arguments(
+        document, stated, tool, beside_a_file=training is not None or file is not None
+    )  # fmt: skip
+    if script is not None and _has_an_accelerator(script, beside):
+        arguments, unknown = None, ()
     if file is not None:
-        stated = replace(file, command_line=stated)
+        arguments = replace(file, command_line=arguments)
         training = word if training is not None or file.document.config.get(KEY) else None
     training = training if config is None else None
-    accelerate = options.get("--config_file") if launcher == "accelerate" else None
-    if launcher == "accelerate" and config is None and training is None:
-        config, reader = options.get("--deepspeed_config_file"), ACCELERATE
-    hosts = _reached(hostfile_of(options), beside) if launcher == "deepspeed" else None
-    before = ((word.text or "").partition("=") for word in words[:at])  # env A=1 swift sft
-    environment = {**_of_file(file), **command.environment,
-                   **{name: value for name, _, value in before if name in VARIABLES}}  # fmt: skip
-    if "--use_ray" in dict(arguments) and _value(dict(arguments)["--use_ray"].text or "") is True:
-        environment[USE_RAY] = "1"
-    gpus = ranks(launcher, options, environment, hosts, slurm.per_node)
-    if accelerate is not None and "--num_processes" not in options:
+    of_accelerate = own if launcher == "accelerate" else {}
+    accelerate = of_accelerate.get("--config_file")
+    if config is None and file is None and _is_config(word, beside):
+        config, reader = word, ANY
+    if config is None and training is None and launcher == "accelerate":
+        config, reader = own.get("--deepspeed_config_file"), ACCELERATE
+    hosts = _reached(hostfile_of(own), beside) if launcher == "deepspeed" else None
+    environment = _environment(command, line, stated, file)
+    gpus = ranks(launcher, own, environment, hosts, slurm.per_node)
+    if accelerate is not None and "--num_processes" not in own:
         gpus = _processes(accelerate.text, beside)
-    of_accelerate = options if launcher == "accelerate" else {}
-    named = [(name.lstrip("-").replace("-", "_"), word.text) for name, word in of_accelerate.items()]
-    overrides = tuple((name, _value(text)) for name, text in named if name in OPTIONS and text is not None)
-    leaves_out = next((name for name in OTHERS if name in of_accelerate), "") if reader == ACCELERATE else ""
     return Launch(
-        launcher, line, config, reader, accelerate, gpus, None if unknown else stated, unknown, overrides, leaves_out,
-        training, words[at].start, refusal(options, hosts) if launcher == "deepspeed" else "", environment,
+        launcher, document.place(command.words[line.at].start).line, config, reader, accelerate, gpus,
+        None if unknown else arguments, unknown, _overrides(of_accelerate),
+        next((name for name in OTHERS if name in of_accelerate and reader == ACCELERATE), ""),
+        training, command.words[line.at].start, refusal(launcher, line.parsed, hosts), environment, command.folder,
+        _cut(document.text, command), script is not None,
     )  # fmt: skip
+
+
+class _Line(NamedTuple):
+    """The parts of a command that starts something."""
+
+    at: int
+    """Which of its words is the launcher."""
+    launcher: str
+    parsed: Parsed
+    """The launcher's own options, as its parser has them."""
+    own: dict[str, Word]
+    """The same by their names; as they stand where the parser takes none, or a word among them is not known."""
+    script: Word | None
+    given: list[Word]
+    """What the script is given, or what srun or mpirun starts."""
+
+    @classmethod
+    def of(cls, command: Command) -> _Line | None:
+        words = command.words
+        at = _first_launcher(words)
+        if at == len(words):
+            return None
+        launcher, rest = (words[at].text or "").rpartition("/")[2], words[at + 1 :]
+        if launcher in ("srun", "mpirun"):
+            own = dict(options_of(rest[: _first_launcher(rest)]))
+            return cls(at, launcher, Parsed({}), own, None, rest)
+        launcher, rest = _by_another_name(launcher, rest)
+        if not launcher:
+            return None
+        script = _script(rest)
+        stated, given = (rest, rest) if script is None else (rest[:script], rest[script + 1 :])
+        where, own, parts = None if script is None else rest[script], dict(options_of(stated)), parsed(launcher, rest)
+        if parts.is_whole:
+            own = {f"--{name}": Word(value, 0, 0) for name, value in parts.options.items()}
+        return cls(at, launcher, parts, own, where, given)
+
+
+def _environment(
+    command: Command, line: _Line, stated: Sequence[tuple[str, Word]], file: Arguments | None
+) -> Environment:  # fmt: skip
+    """The variables that decide how many processes start, of a file, of the script, and of `env A=1` in front."""
+    before = ((word.text or "").partition("=") for word in command.words[: line.at])
+    own = {name: value for name, _, value in before if name in VARIABLES}
+    by_ray = dict(stated).get("--use_ray")
+    ray = {USE_RAY: "1"} if by_ray is not None and value_of(by_ray.text or "") is True else {}
+    return {**_of_file(file), **command.environment, **own, **ray}
+
+
+def _overrides(of_accelerate: Mapping[str, Word]) -> tuple[tuple[str, Any], ...]:
+    """Fields of Accelerate's file that these options of `accelerate launch` replace."""
+    named = [(name.lstrip("-").replace("-", "_"), word.text) for name, word in of_accelerate.items()]
+    overrides = [(name, value_of(text)) for name, text in named if name in OPTIONS and text is not None]
+    return (*overrides, *((KIND, kind) for name, kind in OTHERS.items() if name in of_accelerate))
 
 
 def _of_file(file: Arguments | None) -> Environment:
@@ -241,12 +333,6 @@ def _script(words: Sequence[Word]) -> int | None:
     return min((*islice(scripts, 1), *islice(modules, 1)), default=None)
 
 
-def _assigned(words: Sequence[Word]) -> list[tuple[str, Word]]:
-    """Arguments as name=value, which LLaMA-Factory takes behind a file (OmegaConf.from_cli)."""
-    parts = ((word, *(word.text or "").partition("=")) for word in words)
-    return [(f"--{name}", word._replace(text=value)) for word, name, equals, value in parts if equals]
-
-
 def _arguments_of(word: Word | None, beside: Beside) -> Arguments | None:
     """TrainingArguments in a training file, or in the file that a script's own --config names, as scripts that are
     built on TRL's parser have it; None where another thing is called so.
@@ -257,6 +343,13 @@ def _arguments_of(word: Word | None, beside: Beside) -> Arguments | None:
     if document is None or kind_of(document) not in (Kind.ARGUMENTS, Kind.OTHER) or not _are_arguments(document):
         return None
     return Arguments(document)
+
+
+def _is_config(word: Word | None, beside: Beside) -> bool:
+    """Whether it names a ds_config, as scripts have it that call theirs --config."""
+    named = word is not None and (word.text or "").lower().endswith(JSON)
+    document = _document(word.text, beside) if named and word else None
+    return document is not None and kind_of(document) is Kind.CONFIG
 
 
 def _are_arguments(document: Document) -> bool:
@@ -276,7 +369,7 @@ def _training_file(words: Sequence[Word]) -> Word | None:
     if len(words) > 2 and (words[0].text or "").rpartition("/")[2] == "swift":
         return words[2] if (words[2].text or "").endswith((".yaml", ".yml", ".json")) else None
     if words and (words[0].text or "").rpartition("/")[2] == "trl":
-        file = dict(_options(words)).get("--config")
+        file = dict(options_of(words)).get("--config")
         return file if file is not None and (file.text or "").endswith((".yaml", ".yml")) else None
     at = next((at for at, word in enumerate(words) if (word.text or "").rpartition("/")[2] in OF_FILES), None)
     if at is None:
@@ -285,70 +378,3 @@ def _training_file(words: Sequence[Word]) -> Word | None:
         if (word.text or "").endswith((".yaml", ".yml", ".json")) and not (before.text or "").startswith("--"):
             return word
     return None
-
-
-def _options(words: Sequence[Word]) -> Iterator[tuple[str, Word]]:
-    """Each option with its value; one without a value has an empty one."""
-    for at, word in enumerate(words):
-        if word.text is None or not word.text.startswith("-"):
-            continue
-        name, equals, value = word.text.partition("=")
-        following = words[at + 1] if at + 1 < len(words) else None
-        if equals:
-            yield name, word._replace(text=value)
-        elif following is not None and not (following.text or "").startswith("--"):
-            yield name, following
-        else:
-            yield name, word._replace(text="")
-
-
-def _config(arguments: list[tuple[str, Word]]) -> tuple[Word | None, str]:
-    """DeepSpeed's own option first: beside it `--deepspeed` is a switch."""
-    for name in ("--deepspeed_config", "--deepspeed"):
-        for stated, word in arguments:
-            if stated == name and word.text != "":
-                return word, CONFIG[name]
-    return None, DEEPSPEED
-
-
-def _arguments(
-    document: Document, stated: list[tuple[str, Word]], tool: str, *, beside_a_file: bool
-) -> tuple[Arguments | None, tuple[str, ...]]:  # fmt: skip
-    """TrainingArguments of these options, each at its place in the script, and those that are not known; `tool`: whose
-    command takes them, or "" where an option has to tell that they are the Trainer's, or a file beside them does.
-    """
-    members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
-    if not tool and any(name in OF_LLAMA_FACTORY_ALONE for name, _word in members):
-        tool = LLAMA_FACTORY
-    own = {LLAMA_FACTORY: (*OF_LLAMA_FACTORY, NO_CHECKPOINTING), SWIFT: PUTS}.get(tool, ())
-    names = {KEY, *OWN, *DEFAULTS, *own}
-    bearing = [(name, word) for name, word in members if name in names]
-    unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
-    if not (tool or beside_a_file) and not any(name in OWN for name, _word in bearing):
-        return None, ()
-    if not (tool or beside_a_file) and any(name in OF_ACCELERATOR for name, _word in members):
-        return None, ()
-    nodes = [_member(name, word) for name, word in bearing]
-    whole = Document(document.name, document.text, ValueNode(0, len(document.text), members=nodes))
-    return Arguments(whole, tool, job_of(document, stated, tool, beside_a_file=beside_a_file)), unknown
-
-
-def _member(name: str, word: Word) -> Member:
-    value = _value(word.text or "")
-    if name == NO_CHECKPOINTING:
-        name, value = "gradient_checkpointing", not value
-    return Member(name, word.start, word.end, ValueNode(word.start, word.end, scalar=value))
-
-
-def _value(text: str) -> Any:
-    """As transformers' parser has it: a switch alone is true."""
-    if text.lower() in ("", "true", "yes"):
-        return True
-    if text.lower() in ("false", "no"):
-        return False
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from zeroplan.catalog.hostfile import slots_by_host
-from zeroplan.check.shell import Word, is_number
+from zeroplan.check.shell_output import is_number
+from zeroplan.check.shell_variables import Word
 from zeroplan.errors import SpecError
 
 SLURM = re.compile(r"^[ \t]*#SBATCH[ \t]+(-{1,2}[\w-]+)(?:[= \t]+|(?<=-[A-Za-z]))(\S+)", re.MULTILINE)
@@ -159,24 +160,6 @@ def _of_deepspeed(
         shown = environment.get(VISIBLE)
         return allotted if shown is None else _filtered(None, f"localhost:{shown}", None)
     return _product("1" if nodes is None else nodes, per_node)
-
-
-def refusal(options: Options, hostfile: tuple[str, str] | None) -> str:
-    """Why `deepspeed` starts nothing, as far as its options tell; "" where they do not (launcher/runner.py 0.19.8)."""
-    include, exclude = _stated(options, *INCLUDE), _stated(options, *EXCLUDE)
-    counts = _stated(options, "--num_nodes", "--num_gpus", "--num_accelerators")
-    if include is not None and exclude is not None:
-        return "--include and --exclude together"
-    if counts is not None and (include is not None or exclude is not None):
-        return f"--num_gpus or --num_nodes beside {'--include' if exclude is None else '--exclude'}"
-    if hostfile is None:
-        return ""
-    try:
-        hosts = slots_by_host(*hostfile)
-    except SpecError as error:
-        return f"a hostfile that it does not take ({str(error).partition(', expected')[0]})"
-    named = [match[1] for text in (include or exclude or "").split("@") if (match := NODE.fullmatch(text))]
-    return next((f"{name}, which is not in the hostfile" for name in named if name not in hosts), "")
 
 
 def _hosts(name: str, content: str) -> dict[str, int] | None:

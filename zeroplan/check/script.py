@@ -13,7 +13,7 @@ from zeroplan.check.finding import ERROR, said
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import PRECISION, AccelerateConfig, is_launch
-from zeroplan.check.launcher import Launch, launches
+from zeroplan.check.launcher import Launch, launches, within
 from zeroplan.check.rules.launch import beside_the_scripts_config
 from zeroplan.check.rules.processes import PROCESS_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
@@ -35,16 +35,19 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
     checked, left_out, others = CheckedFiles(texts={name: text}), list[tuple[str, str]](), list[OtherKindError]()
     document = Document(name, text, ValueNode(0, len(text), members=[]))
     for launch in launches(name, text, beside):
+        beside_it = within(launch.folder, beside)
         word, where = launch.named, f"{name}:{launch.line}"
         of_processes = [placed(document, hit) for rule in PROCESS_CHECKS for hit in rule(launch)]
-        checked.findings += of_processes if launch.config is not None else []
+        checked.findings += of_processes if launch.config is not None or word is None else []
+        if word is None and launch.cut:
+            continue
         if word is None or word.text is None:
             left_out.append((where, "a config whose name follows from what no line sets"))
-        elif (file := _written(word.text, launch) or beside(word.text)) is None:
+        elif (file := _written(word.text, launch) or beside_it(word.text)) is None:
             left_out.append((where, f"{said(word.text)}, which is not there"))
         else:
             try:
-                inner = _given(launch, file, setting, beside, made)
+                inner = _given(launch, file, setting, beside_it, made)
             except OtherKindError as error:
                 others.append(error)
                 continue
@@ -88,7 +91,7 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
         return _with_launchers(checked, launch, beside) if launch.training is not None else checked
     checked = CheckedFiles()
     setting = replace(setting, by_launcher=launch.reader == ACCELERATE)
-    if launch.arguments is not None and launch.reader != RAW:
+    if launch.arguments is not None and launch.reader in (TRAINER, ACCELERATE):
         setting = replace(setting, reader=TRAINER, arguments=launch.arguments)
         checked.findings += check_arguments(launch.arguments)
         checked.texts[launch.arguments.document.name] = launch.arguments.document.text
@@ -96,7 +99,7 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
         setting = replace(setting, reader=TRAINER if launch.unknown else RAW, reader_is_known=True)
     findings, checked.texts[file[0]] = reached(*file, setting, made)
     checked.findings += findings
-    return _with_launchers(checked, launch, beside) if launch.reader == TRAINER else checked
+    return _with_launchers(checked, launch, beside) if launch.reader in (TRAINER, ACCELERATE) else checked
 
 
 def _with_launchers(checked: CheckedFiles, launch: Launch, beside: Beside) -> CheckedFiles:
@@ -109,7 +112,8 @@ def _with_launchers(checked: CheckedFiles, launch: Launch, beside: Beside) -> Ch
         document = read_document(*file, "an Accelerate config")
     except NotReadableError:
         return checked
-    hits = beside_the_scripts_config(AccelerateConfig(document, dict(launch.overrides)), named.text or "")
+    by = "--deepspeed_config_file" if launch.reader == ACCELERATE else "the script's own deepspeed"
+    hits = beside_the_scripts_config(AccelerateConfig(document, dict(launch.overrides)), named.text or "", by)
     checked.findings += [placed(document, hit) for hit in islice(hits, MOST)]
     checked.texts[file[0]] = file[1]
     return checked

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL
 from zeroplan.check.document import Document
-from zeroplan.check.shell import Word, is_number
+from zeroplan.check.shell_output import is_number
+from zeroplan.check.shell_variables import Word
 
 MODELS = {SWIFT: ("model", "model_id_or_path")}
 """What commands call the model that others call model_name_or_path."""

@@ -146,10 +146,12 @@ def beside_a_file(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
                   "delete it")  # fmt: skip
 
 
-def beside_the_scripts_config(launch: AccelerateConfig, config: str) -> Iterator[Hit]:
-    """`config`: what the script's own `deepspeed` names, which the Trainer hands to the same DeepSpeedPlugin."""
+def beside_the_scripts_config(launch: AccelerateConfig, config: str, by: str) -> Iterator[Hit]:
+    """`config`: what the script's own `deepspeed`, which the Trainer hands to the same DeepSpeedPlugin, or the option
+    of `accelerate launch` names; `by`: which of the two.
+    """
     for path in _also_in_a_config(launch) if launch.is_deepspeed else ():
-        yield Hit("ZP802", path, f"{path[-1]} beside {said(config)}, which the script's own deepspeed names: "
+        yield Hit("ZP802", path, f"{path[-1]} beside {said(config)}, which {by} names: "
                   "Accelerate stops, that file must say it", "delete it")  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from zeroplan.check.finding import ADVICE, ERROR, Hit
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
 from zeroplan.check.ranks import FORCE_TORCHRUN, NNODES, NPROC_PER_NODE, USE_RAY, VISIBLE, is_forced, visible
 from zeroplan.check.rule import Example, Rule
 
@@ -25,10 +25,17 @@ RULES: tuple[Rule, ...] = (
         "https://swift.readthedocs.io/en/latest/Instruction/Command-line-parameters.html",
     ),
     Rule(
-        "ZP827", ERROR, "Options at which deepspeed starts nothing", "launcher/runner.py, run: ValueError",
+        "ZP827", ERROR, "Options at which a launcher starts nothing",
+        "deepspeed: launcher/runner.py; torch: distributed/run.py; accelerate: commands/launch.py, run: ValueError",
         Example(DEEPSPEED_LINE % "--include localhost:0,1 --num_gpus 2", file="run.sh"),
         Example(DEEPSPEED_LINE % "--include localhost:0,1", file="run.sh"),
         "https://www.deepspeed.ai/getting-started/",
+    ),
+    Rule(
+        "ZP828", WARNING, "A command that ends before its options do", "run in bash 5: they are a command of their own",
+        Example("deepspeed train.py --deepspeed ds.json \\\n  # --bf16 \\\n  --lr 1e-5\n", file="run.sh"),
+        Example("deepspeed train.py --deepspeed ds.json \\\n  --lr 1e-5\n", file="run.sh"),
+        "https://www.gnu.org/software/bash/manual/html_node/Escape-Character.html",
     ),
 )  # fmt: skip
 
@@ -57,13 +64,21 @@ def of_llama_factory(launch: Launch) -> Iterator[Hit]:
                   "DeepSpeed", f"{FORCE_TORCHRUN}=1", offset=launch.start)  # fmt: skip
 
 
-def of_deepspeed(launch: Launch) -> Iterator[Hit]:
+def of_launcher(launch: Launch) -> Iterator[Hit]:
     if launch.refusal:
-        yield Hit("ZP827", (), f"{launch.refusal}: deepspeed starts nothing",
-                  "--include worker-1:0,1 alone, of a hostfile with lines such as worker-1 slots=8",
+        launcher = "accelerate launch" if launch.launcher == "accelerate" else launch.launcher
+        yield Hit("ZP827", (), f"{launch.refusal.why}: {launcher} starts nothing", launch.refusal.write,
                   offset=launch.start)  # fmt: skip
 
 
-PROCESS_CHECKS = (of_swift, of_llama_factory, of_deepspeed)
+def cut_off(launch: Launch) -> Iterator[Hit]:
+    if launch.cut:
+        loses = "" if launch.named and launch.has_script else ERROR
+        what = f"the command ends before {launch.cut}: a backslash goes on where nothing at all follows it"
+        write = "no blank behind a backslash, and no comment or empty line within a command"
+        yield Hit("ZP828", (), what, write, loses, offset=launch.start)
+
+
+PROCESS_CHECKS = (of_swift, of_llama_factory, of_launcher, cut_off)
 CHECKS = ()
 """None that asks a ds_config."""

@@ -1,0 +1,109 @@
+"""Options on the line of a launch script: which name a ds_config, and which are the Trainer's arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from zeroplan.catalog.trainers.swift_configs import PUTS
+from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT
+from zeroplan.check.arguments import DEFAULTS, OWN, YAML, Arguments
+from zeroplan.check.document import Document, Member, ValueNode
+from zeroplan.check.kind import DEEPSPEED as KEY
+from zeroplan.check.kind import JSON
+from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
+from zeroplan.check.script_job import FINETUNING, job_of
+from zeroplan.check.setting import DEEPSPEED, TRAINER
+from zeroplan.check.shell_variables import Word
+
+OF_LLAMA_FACTORY_ALONE = (FINETUNING, "use_unsloth", "lora_target", "quantization_method", "pissa_init")
+"""Arguments that no other trainer has."""
+OF_ACCELERATOR = ("mixed_precision", "train_batch_size", "checkpointing_steps", "checkpoints_total_limit")
+"""Arguments of scripts that are built on an Accelerator, as diffusers' are, and of none of the Trainer's."""
+NO_CHECKPOINTING = "disable_gradient_checkpointing"
+"""With which LLaMA-Factory does not checkpoint."""
+OWN_NAME = re.compile(r"--(?:ds|deepspeed)(?:[_-]?(?:config|cfg|conf|json|path|file|name))*", re.IGNORECASE)
+"""What training scripts call an option of their own that names a ds_config."""
+CONFIG = {"--deepspeed": TRAINER, "--deepspeed_config": DEEPSPEED}
+"""Options of a training script that name a ds_config, and who reads it: the Trainer's, and DeepSpeed's own
+(deepspeed.add_config_arguments).
+"""
+ANY = ""
+"""The reader of a config that a script names by an option of its own: nobody knows."""
+
+
+def options_of(words: Sequence[Word]) -> Iterator[tuple[str, Word]]:
+    """Each option with its value; one without a value has an empty one."""
+    for at, word in enumerate(words):
+        if word.text is None or not word.text.startswith("-"):
+            continue
+        name, equals, value = word.text.partition("=")
+        following = words[at + 1] if at + 1 < len(words) else None
+        if equals:
+            yield name, word._replace(text=value)
+        elif following is not None and not (following.text or "").startswith("--"):
+            yield name, following
+        else:
+            yield name, word._replace(text="")
+
+
+def config_of(arguments: list[tuple[str, Word]]) -> tuple[Word | None, str]:
+    """DeepSpeed's own option first: beside it `--deepspeed` is a switch."""
+    for name in ("--deepspeed_config", "--deepspeed"):
+        for stated, word in arguments:
+            if stated == name and word.text != "":
+                return word, CONFIG[name]
+    for stated, word in arguments:
+        if OWN_NAME.fullmatch(stated) and (word.text or "").lower().endswith((*JSON, *YAML)):
+            return word, ANY
+    return None, DEEPSPEED
+
+
+def trainer_arguments(
+    document: Document, stated: list[tuple[str, Word]], tool: str, *, beside_a_file: bool
+) -> tuple[Arguments | None, tuple[str, ...]]:  # fmt: skip
+    """TrainingArguments of these options, each at its place in the script, and those that are not known; `tool`: whose
+    command takes them, or "" where an option has to tell that they are the Trainer's, or a file beside them does.
+    """
+    members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
+    if not tool and any(name in OF_LLAMA_FACTORY_ALONE for name, _word in members):
+        tool = LLAMA_FACTORY
+    own = {LLAMA_FACTORY: (*OF_LLAMA_FACTORY, NO_CHECKPOINTING), SWIFT: PUTS}.get(tool, ())
+    names = {KEY, *OWN, *DEFAULTS, *own}
+    bearing = [(name, word) for name, word in members if name in names]
+    unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
+    if not (tool or beside_a_file) and not any(name in OWN for name, _word in bearing):
+        return None, ()
+    if not (tool or beside_a_file) and any(name in OF_ACCELERATOR for name, _word in members):
+        return None, ()
+    nodes = [_member(name, word) for name, word in bearing]
+    whole = Document(document.name, document.text, ValueNode(0, len(document.text), members=nodes))
+    return Arguments(whole, tool, job_of(document, stated, tool, beside_a_file=beside_a_file)), unknown
+
+
+def _member(name: str, word: Word) -> Member:
+    value = value_of(word.text or "")
+    if name == NO_CHECKPOINTING:
+        name, value = "gradient_checkpointing", not value
+    return Member(name, word.start, word.end, ValueNode(word.start, word.end, scalar=value))
+
+
+def value_of(text: str) -> Any:
+    """As transformers' parser has it: a switch alone is true."""
+    if text.lower() in ("", "true", "yes"):
+        return True
+    if text.lower() in ("false", "no"):
+        return False
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def assignments(words: Sequence[Word]) -> list[tuple[str, Word]]:
+    """Arguments as name=value, which LLaMA-Factory takes behind a file (OmegaConf.from_cli)."""
+    parts = ((word, *(word.text or "").partition("=")) for word in words)
+    return [(f"--{name}", word._replace(text=value)) for word, name, equals, value in parts if equals]

@@ -1,0 +1,81 @@
+"""Why a launcher starts nothing, as far as the line of a script tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from zeroplan.catalog.hostfile import slots_by_host
+from zeroplan.check.launcher_parsers import Parsed
+from zeroplan.check.ranks import NODE
+from zeroplan.check.shell_output import is_number
+from zeroplan.errors import SpecError
+
+LAUNCHERS = ("pdsh", "openmpi", "mpich", "impi", "slurm", "mvapich")
+"""What `deepspeed --launcher` takes for several hosts (launcher/constants.py)."""
+NPROC_PER_NODE = ("auto", "cpu", "gpu", "xpu")
+"""Words that torchrun takes for a number (distributed/run.py:determine_local_world_size)."""
+PARADIGMS = ("cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp")
+"""Options of `accelerate launch` of which it takes one (commands/launch.py:_validate_launch_command)."""
+TWO_PROCESSES = 2
+
+
+class Refusal(NamedTuple):
+    """Why nothing is started, and what to write."""
+
+    why: str
+    write: str
+
+
+def refusal(launcher: str, parsed: Parsed, hostfile: tuple[str, str] | None) -> Refusal | None:
+    """None where the options do not tell. `hostfile`: name and text of deepspeed's, where it is there."""
+    if parsed.refusal:
+        return Refusal(parsed.refusal, parsed.instead or "the options that it has, in front of the script")
+    if launcher == "deepspeed":
+        return _of_deepspeed(parsed.options, hostfile)
+    if launcher == "torchrun":
+        return _of_torchrun(parsed.options)
+    return _of_accelerate(parsed.options) if launcher == "accelerate" else None
+
+
+def _of_torchrun(options: Mapping[str, str | None]) -> Refusal | None:
+    stated = options.get("nproc_per_node", "1")
+    if stated is None or is_number(stated) or stated in NPROC_PER_NODE:
+        return None
+    return Refusal(f"--nproc_per_node {stated}", "--nproc_per_node 8")
+
+
+def _of_accelerate(options: Mapping[str, str | None]) -> Refusal | None:
+    several = [f"--{name}" for name in PARADIGMS if name in options]
+    if len(several) > 1:
+        return Refusal(f"{' and '.join(several)} together", "one of them")
+    if "multi_gpu" in options and int(options.get("num_processes") or TWO_PROCESSES) < TWO_PROCESSES:
+        return Refusal(f"--multi_gpu on {options['num_processes']} process", "--num_processes 2")
+    return None
+
+
+def _of_deepspeed(options: Mapping[str, str | None], hostfile: tuple[str, str] | None) -> Refusal | None:
+    include, exclude = ("include" in options, "exclude" in options)
+    counts = any(name in options for name in ("num_nodes", "num_gpus", "num_accelerators"))
+    alone = "--include worker-1:0,1 alone, of a hostfile with lines such as worker-1 slots=8"
+    if include and exclude:
+        return Refusal("--include and --exclude together", alone)
+    if counts and (include or exclude):
+        return Refusal(f"--num_gpus or --num_nodes beside {'--include' if include else '--exclude'}", alone)
+    if "no_ssh" in options and "node_rank" not in options:
+        return Refusal("--no_ssh without --node_rank", "--node_rank 0, with each node its own")
+    hosts: Mapping[str, int] = {}
+    if hostfile is not None:
+        try:
+            hosts = slots_by_host(*hostfile)
+        except SpecError as error:
+            return Refusal(f"a hostfile that it does not take ({str(error).partition(', expected')[0]})", alone)
+    filters = (options.get("include") or options.get("exclude") or "").split("@")
+    named = [match[1] for text in filters if (match := NODE.fullmatch(text))]
+    if hostfile is not None and (missing := next((name for name in named if name not in hosts), None)) is not None:
+        return Refusal(f"{missing}, which is not in the hostfile", alone)
+    name = options.get("launcher") or LAUNCHERS[0]
+    is_here = bool(named) or "no_ssh" in options or "num_nodes" in options or len(hosts) == 1
+    if name.lower() in LAUNCHERS or is_here or not (hosts or "force_multi" in options):
+        return None
+    return Refusal(f"--launcher {name}", f"--launcher {LAUNCHERS[0]}")

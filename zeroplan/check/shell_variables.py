@@ -1,0 +1,163 @@
+"""What a shell script has set so far, and what its words become with it."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from zeroplan.check.shell_output import Said, output, worked_out
+from zeroplan.check.shell_words import RawWord, behind_brackets, closing, raw_commands
+
+SEVERAL = re.compile(r"\$\{?(\w+)(\[[@*]\])?\}?")
+NAME = re.compile(r"\$(?:(\w+|[#?@*$!-])|\{([^{}]*)\})")
+USUAL = re.compile(r"(\w+):?(-|=)(.*)", re.DOTALL)
+COUNT = re.compile(r"#(\w+)\[[@*]\]")
+ARITHMETIC = re.compile(r"\$\(\(([^()]{1,200})\)\)")
+OPENED = re.compile(r"\$\(|`")
+"""What the output of a command is put in for."""
+LONGEST, DEEPEST = 4_096, 4
+"""Letters of a variable's value, and commands within one another whose output is worked out: what is longer or deeper
+is not known.
+"""
+
+
+class Word(NamedTuple):
+    """One word of a command, as the shell hands it on."""
+
+    text: str | None
+    """None where it is not known."""
+    start: int
+    end: int
+
+
+class Variables:
+    """What the script has set so far."""
+
+    def __init__(self, stated: Mapping[str, str]) -> None:
+        self.values: dict[str, list[Word]] = {name: [Word(value, 0, 0)] for name, value in stated.items()}
+        self.exported: set[str] = set()
+        """Names that every later command is started with."""
+        self.folder = ""
+        """Where commands are started, seen from where the script is."""
+        self._depth = 0
+
+    def forget(self, words: Collection[Word]) -> None:
+        """Count the variables that a command such as `read` names as not known."""
+        for name in (match[0] for word in words if (match := re.match(r"\w+", word.text or ""))):
+            self.values[name] = [Word(None, 0, 0)]
+
+    def enter(self, words: Collection[Word]) -> None:
+        """Go to the folder that `cd` is given, where that is known."""
+        names = [word.text for word in words if not (word.text or "").startswith("-")]
+        if names and names[0]:
+            self.folder = posixpath.join(self.folder, names[0])
+
+    def environment(self, names: Collection[str], before: Collection[str]) -> dict[str, str | None]:
+        """Of these names those that a command sees; `before`: which are assigned on its own line, in front of it."""
+        return {name: self.value(name) for name in names if name in before or name in self.exported}
+
+    def split(self, word: str) -> list[Word] | None:
+        """The words of a variable that is a word of its own; None where it is none, or is not known."""
+        match = SEVERAL.fullmatch(word)
+        return self.values.get(match[1]) if match else None
+
+    def word(self, text: str, start: int, end: int) -> Word:
+        """Without quotes, and with variables put in but for single quotes."""
+        known: list[str] = []
+        for part in _parts(text, start, end):
+            put = part[1:] if part[:1] == "'" else self.put_in(part[1:])
+            if put is None:
+                return Word(None, start, end)
+            known.append(put)
+        return Word("".join(known), start, end)
+
+    def put_in(self, text: str) -> str | None:
+        """A text with its variables, and what commands in it write; None where one of them is not known."""
+        for match in [*ARITHMETIC.finditer(text)][::-1]:
+            if (number := worked_out(match[1], self.value)) is None:
+                return None
+            text = f"{text[: match.start()]}{number}{text[match.end() :]}"
+        parts: list[str] = []
+        at = 0
+        while opened := OPENED.search(text, at):
+            end = behind_brackets(text, opened.start() + 1) if opened[0] == "$(" else text.find("`", opened.end()) + 1
+            before, inner = self._put_in(text[at : opened.start()]), self._output(text[opened.end() : end - 1])
+            if before is None or inner is None or not end:
+                return None
+            parts += [before, inner]
+            at = end
+        rest = self._put_in(text[at:])
+        whole = None if rest is None else "".join([*parts, rest])
+        return None if whole is None or len(whole) > LONGEST else whole
+
+    def _put_in(self, text: str) -> str | None:
+        parts: list[str] = []
+        at = 0
+        for match in NAME.finditer(text):
+            value = self.value(match[1] or match[2] or "")
+            if value is None:
+                return None
+            parts += [text[at : match.start()], value]
+            at = match.end()
+        return "".join([*parts, text[at:]])
+
+    def _output(self, text: str) -> str | None:
+        """What a command writes, or several of which each reads what the one before writes."""
+        if self._depth >= DEEPEST or len(text) > LONGEST:
+            return None
+        self._depth += 1
+        several, at = list[Said](), 0
+        for raws in raw_commands(text):
+            words = [self._unsplit(text, raw).text for raw in raws]
+            several.append(Said(text[at : raws[0].start].strip(" \t\r\n"), words))
+            at = raws[-1].end
+        self._depth -= 1
+        return output(several, self.folder or ".")
+
+    def _unsplit(self, text: str, raw: RawWord) -> Word:
+        return self.word(text, raw.start, raw.end)
+
+    def value(self, name: str) -> str | None:
+        """What ${name} stands for; None where that is not known."""
+        if name == "PWD":
+            return self.folder or "."
+        if counted := COUNT.fullmatch(name):
+            several = self.values.get(counted[1])
+            return None if several is None or any(one.text is None for one in several) else str(len(several))
+        usual = USUAL.fullmatch(name)
+        known = self.values.get(usual[1] if usual else name)
+        if known is not None and all(word.text is not None for word in known):
+            return " ".join(word.text or "" for word in known)
+        put = self.put_in(usual[3]) if usual and known is None else None
+        if usual and usual[2] == "=" and put is not None:
+            self.values[usual[1]] = [Word(put, 0, 0)]
+        return put
+
+
+def _parts(text: str, start: int, end: int) -> Iterator[str]:
+    """The pieces of a word, each behind a quote where nothing is put into it, else behind another letter."""
+    at = start
+    while at < end:
+        letter = text[at]
+        if letter == "'":
+            close = text.find("'", at + 1, end)
+            close = end if close < 0 else close
+            yield text[at:close]
+            at = close + 1
+        elif letter == '"':
+            close = closing(text, at, end)
+            yield text[at:close].replace('\\"', '"').replace("\\\n", "")
+            at = close + 1
+        elif letter == "\\":
+            yield f"'{text[at + 1 : at + 2]}"
+            at += 2
+        elif text.startswith("$(", at):
+            close = min(behind_brackets(text, at + 1), end)
+            yield f" {text[at:close]}"
+            at = close
+        else:
+            stop = min([end, *(place for mark in ("'", '"', "\\", "$(") if (place := text.find(mark, at, end)) >= 0)])
+            yield f" {text[at:stop]}"
+            at = stop

@@ -1,0 +1,112 @@
+"""Places of the words of a shell script, and where each command ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+ENDS = frozenset("\n;&|()")
+"""Letters that end a command."""
+HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
+
+
+class RawWord(NamedTuple):
+    """Where a word stands, as it is written."""
+
+    start: int
+    end: int
+    is_quoted: bool
+    """Whether a quote is in it."""
+
+
+def raw_commands(text: str) -> Iterator[list[RawWord]]:
+    """The words of each command, of one at least."""
+    raws: list[RawWord] = []
+    for raw in raw_words(text):
+        if raw is not None:
+            raws.append(raw)
+        elif raws:
+            yield raws
+            raws = []
+
+
+def raw_words(text: str, *, in_list: bool = False) -> Iterator[RawWord | None]:
+    """Each word; None where a command ends."""
+    at, length = 0, len(text)
+    while at < length:
+        letter = text[at]
+        if text.startswith("\\\n", at) or text.startswith("\\\r\n", at):
+            at = text.index("\n", at) + 1
+        elif letter in " \t\r" or (in_list and letter == "\n"):
+            at += 1
+        elif letter == "#":
+            end = text.find("\n", at)
+            at = length if end < 0 else end
+        elif (heredoc := HEREDOC.match(text, at)) is not None:
+            at = _behind_heredoc(text, heredoc)
+            yield None
+        elif letter in "<>":
+            at += 1
+        elif letter in ENDS:
+            at += 1
+            yield None
+        else:
+            start = at
+            end, is_quoted = _end_of_word(text, start)
+            at = max(end, start + 1)
+            yield RawWord(start, at, is_quoted)
+    yield None
+
+
+def closing(text: str, at: int, end: int) -> int:
+    """Where the double quote that opens here ends; quotes within $(...) are its own."""
+    close = at + 1
+    while close < end and text[close] != '"':
+        if text.startswith("$(", close):
+            close = behind_brackets(text, close + 1)
+        else:
+            close += 2 if text[close] == "\\" else 1
+    return min(close, end)
+
+
+def behind_brackets(text: str, at: int) -> int:
+    """Behind the bracket that closes the one that opens here."""
+    depth = 0
+    for place in range(at, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if depth == 0:
+            return place + 1
+    return len(text)
+
+
+def _behind_heredoc(text: str, heredoc: re.Match[str]) -> int:
+    line = text.find("\n", heredoc.end())
+    close = re.compile(rf"^\s*{heredoc[2]}\s*$", re.MULTILINE).search(text, line + 1) if line >= 0 else None
+    return close.end() if close else len(text)
+
+
+def _end_of_word(text: str, at: int) -> tuple[int, bool]:
+    length, is_quoted = len(text), False
+    start = at
+    while at < length:
+        letter = text[at]
+        if letter == "'":
+            close = text.find("'", at + 1)
+            at, is_quoted = (length if close < 0 else close + 1), True
+        elif letter == '"':
+            at, is_quoted = min(length, closing(text, at, length) + 1), True
+        elif text.startswith("\\\n", at) or letter in " \t\r<>":
+            break
+        elif letter == "\\":
+            at += 2
+        elif text.startswith("${", at) or letter == "`":
+            close = text.find("}" if letter == "$" else "`", at + 1)
+            at = length if close < 0 else close + 1
+        elif text.startswith("$(", at) or (letter == "(" and text[start:at].endswith("=")):
+            at = behind_brackets(text, text.index("(", at))
+        elif letter in ENDS:
+            break
+        else:
+            at += 1
+    return min(at, length), is_quoted
