@@ -29,6 +29,13 @@ SCRIPTS = {
     "a text of its own": "cat > /dev/null <<EOT\ndeepspeed no.py 'x\nEOT\ndeepspeed t.py\n",
     "a variable of variables": 'OUT=runs/a\nLOG="$OUT/log"\ndeepspeed t.py --log $LOG\n',
     "whole numbers": 'G=${G:-8}\nB=128\nA=$((B / 4 / G))\ndeepspeed t.py $A $((2+3*4-7%4)) x$((${G}*$B)) "$((7/2))"\n',
+    "what commands write": (
+        "N=$(expr 4 \\* 2)\nG=0,1,2\nM=$(echo $G | tr ',' '\\n' | wc -l)\nK=$(echo \"$G\" | awk -F',' '{print NF}')\n"
+        'deepspeed t.py $N $M $K $(basename a/b.json .json) "$(dirname a/b/c)" x`dirname a`y "$(echo "$(echo p q)" r)"\n'
+    ),
+    "how many a list has": "G=(0 1 2)\ndeepspeed t.py ${#G[@]}\n",
+    "a usual value that is set": ": ${X:=y}\ndeepspeed t.py $X ${Z=z} $Z\n",
+    "a command in a variable": 'C="deepspeed t.py --x"\n$C 2\n',
     "a value with an equals sign": "deepspeed t.py --deepspeed=ds.json A=b\n",
 }
 

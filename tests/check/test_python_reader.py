@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zeroplan.check.python_reader import literals
+from zeroplan.check.python_reader import python_configs
 
 TRAIN = '''import deepspeed
 MICRO, BIG = 4, 2 ** 20
@@ -33,7 +33,7 @@ def check(tmp_path, monkeypatch, zeroplan):
 
 
 def configs(text):
-    return [one.document.config for one in literals("train.py", text)]
+    return [one.document.config for one in python_configs("train.py", text).literals]
 
 
 def test_what_a_literal_says():
@@ -67,17 +67,18 @@ def test_a_dict_that_is_changed_later(check, change):
 
 
 def test_a_name_that_two_lines_set_is_not_known():
-    assert literals("x.py", "A = 1\nA = 2\nds_config = {'train_batch_size': A, 'fp16': {}}\n")[0].unknown == ((3, "train_batch_size"),)
+    text = "A = 1\nA = 2\nds_config = {'train_batch_size': A, 'fp16': {}}\n"
+    assert python_configs("x.py", text).literals[0].unknown == ((3, "train_batch_size"),)
 
 
 @pytest.mark.parametrize("text", ['x = {"fp16": True}\n', "x = {}\n", 'x = {"optimizer": 1, "scheduler": 2}\n', "", "x = {**a, 'b': 1}\n"])
 def test_other_dicts_are_none(text):
-    assert literals("x.py", text) == []
+    assert python_configs("x.py", text).literals == []
 
 
 def test_a_power_that_nobody_waits_for():
     text = 'ds_config = {"train_batch_size": 9 ** 9 ** 9, "fp16": {}}\n'
-    assert literals("x.py", text)[0].unknown == ((1, "train_batch_size"),)
+    assert python_configs("x.py", text).literals[0].unknown == ((1, "train_batch_size"),)
 
 
 def test_a_folder_is_walked_for_them(check, tmp_path, zeroplan):
@@ -108,10 +109,50 @@ def test_nothing_is_written_into_code(check, tmp_path):
     ],
 )
 def test_dicts_of_others_with_keys_of_ours(text):
-    assert literals("x.py", text) == []
+    assert python_configs("x.py", text).literals == []
 
 
 def test_lightning_writes_the_batch_size(check):
     """lightning: pytorch/strategies/deepspeed.py:_auto_select_batch_size."""
     ran = check('s = DeepSpeedStrategy(config={"optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 2}})\n')
     assert "ZP203" not in ran.out
+
+
+TRAINED = "from transformers import TrainingArguments\na = TrainingArguments('x', per_device_train_batch_size={}, bf16=True, deepspeed={})\n"
+TWO_HALVES = '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": "auto"}, "fp16": {"enabled": True}}'
+AUTO = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": %d}}'
+
+
+def test_the_arguments_beside_a_dict_are_compared(check):
+    """transformers 5.24: HfTrainerDeepSpeedConfig.trainer_config_process stops at both."""
+    ran = check(TRAINED.format(8, TWO_HALVES))
+    assert "error ZP205: 4 for train_micro_batch_size_per_gpu, per_device_train_batch_size says 8 (train.py:2)" in ran.out
+    assert "error ZP620: true for enabled, fp16 says false" in ran.out
+
+
+def test_arguments_that_other_code_sets_are_not_compared(check):
+    assert "ZP205" not in check(TRAINED.format("n", TWO_HALVES)).out
+
+
+def test_a_file_that_a_call_names_is_followed(check, tmp_path):
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}')
+    assert "ds.json:1:2: error ZP205" in check(TRAINED.format(8, "'ds.json'")).out
+    ran = check("CONFIG = 'ds.json'\n" + TRAINED.format(4, "CONFIG"), "--format", "full")
+    assert (ran.code, "train.py:3: ds.json" in ran.out) == (0, True)
+    ran = check(TRAINED.format(4, "'no.json'"))
+    assert (ran.code, ran.out) == (2, "")
+    assert 'train.py:2: found "no.json", which is not there' in ran.err
+
+
+@pytest.mark.parametrize(
+    ("call", "stage", "stops"),
+    [
+        ("HfDeepSpeedConfig(c)", 3, True), ("HfDeepSpeedConfig(c)", 2, False),
+        ("deepspeed.zero.Init(config_dict_or_path=c)", 2, True), ("deepspeed.initialize(model=m, config=c)", 2, True),
+        ("TrainingArguments('x', deepspeed=c)\nHfDeepSpeedConfig(c)", 3, False), ("DeepSpeedPlugin(c)", 3, False),
+    ],
+)  # fmt: skip
+def test_who_is_given_a_config_reads_it(check, call, stage, stops):
+    """Run with transformers 5.24: from_pretrained below HfDeepSpeedConfig at stage 3 is a TypeError for "auto"."""
+    ran = check(f"c = {AUTO % stage}\n{call}\n")
+    assert ("error ZP207" in ran.out) == stops

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -34,13 +34,14 @@ from zeroplan.check.kind import (
     refuse_text,
 )
 from zeroplan.check.launch import FILE, KIND, PRECISION, SECTION, AccelerateConfig, as_yaml, field_of, inline
+from zeroplan.check.partly_known import alone, decided
 from zeroplan.check.proposed import tried
 from zeroplan.check.python_reader import is_python
-from zeroplan.check.rules import RULES, names, values
+from zeroplan.check.rules import RULES
 from zeroplan.check.rules.launch import LAUNCH_CHECKS
 from zeroplan.check.rules.refused_files import REFUSED_CHECKS
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
-from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER, Setting, guessed
+from zeroplan.check.setting import ACCELERATE, TRAINER, Setting, guessed
 from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.deepspeed.read import refuse_models
 from zeroplan.errors import SpecError
@@ -50,21 +51,13 @@ Beside = Callable[[str], tuple[str, str] | None]
 Made = Callable[[Document, Setting, AccelerateConfig | None], Setting]
 """The setting of one config, which may follow from what it says."""
 EXPECTED = "a ds_config, an Accelerate config or TrainingArguments with a deepspeed in them"
-OF_ONE_KEY = frozenset(rule.id for room in (names, values) for rule in room.RULES)
-"""Rules that one key and its value are enough for."""
 LOG = re.compile(r"^\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:,]+\] \[[A-Z]+\]", re.MULTILINE)
 """How a line of DeepSpeed's log begins."""
 EARLY = 50_000
 """Letters of a log that such a line is looked for in."""
 TWICE = "ZP103"
-NOT_OF_PYTHON = (TWICE, "ZP203")
-"""A dict of Python has each key once, and the batch that it lacks other code may put there."""
-KEYS_SHOWN = 3
 Overrides = Iterable[tuple[str, Any]]
 """Fields of an Accelerate file that options of `accelerate launch` replace."""
-LIGHTNINGS = "DeepSpeedStrategy"
-"""What Lightning's users give a config to."""
-CONSTANTS = re.compile(r"\b(?:true|false|null)\b")
 WORDS = (
     "base_model", "model", "model_name_or_path", "output_dir", "deepspeed", "deepspeed_config", "distributed_type",
     "compute_environment",
@@ -88,8 +81,6 @@ def check_config_file(
     """Raises `SpecError` for what is no config at all, and for what is another's file."""
     if not text.lstrip().startswith("{") and LOG.search(text[:EARLY]):
         raise SpecError(name, "a log", EXPECTED, f"zeroplan observe {name}")
-    if is_python(name, text):
-        return _written_out(name, text, setting, made)
     if is_yaml(name, text):
         document = read_document(name, text, EXPECTED)
     elif (other := other_json(name, text)) is None:
@@ -118,47 +109,6 @@ def other_json(name: str, text: str) -> Document | None:
     return None if kind is Kind.CONFIG or (kind is Kind.OTHER and DEEPSPEED not in document.config) else document
 
 
-def _written_out(name: str, text: str, setting: Setting, made: Made) -> CheckedFiles:
-    """The configs that stand in a Python file; of one that other code fills in, what names and values alone say."""
-    from zeroplan.check.python_reader import literals  # where there is such a file
-
-    checked = CheckedFiles(texts={name: text})
-    written = literals(name, text)
-    if not written:
-        raise SpecError(name, "a Python file without a dict that is a DeepSpeed config", EXPECTED)
-    for literal in written:
-        document, line = literal.document, literal.document.place(literal.document.root.start).line
-        filled = setting
-        if LIGHTNINGS in text:
-            filled = replace(setting, reader=LIGHTNING, reader_is_known=True)
-        elif literal.by_deepspeed:
-            filled = replace(setting, reader=RAW, reader_is_known=True)
-        if literal.unknown:
-            findings = _alone(document, setting, made)
-            checked.notes.append(f"{name}:{line}: {_decided('other code', literal.unknown)}")
-        else:
-            findings = check(document, made(document, filled, None))
-        checked.findings += [_as_python(one) for one in findings if one.rule not in NOT_OF_PYTHON]
-    return checked
-
-
-def _alone(document: Document, setting: Setting, made: Made) -> list[Finding]:
-    """What one key and its value are enough for, of a config in which something else decides others."""
-    setting = replace(setting, reader=TRAINER, reader_is_known=True)  # who fills in the "auto" that stands for them
-    return [one for one in check(document, made(document, setting, None)) if one.rule in OF_ONE_KEY]
-
-
-def _decided(by: str, unknown: Sequence[tuple[int, str]]) -> str:
-    keys = [*(path for _, path in unknown[:KEYS_SHOWN]), *["..."] * (len(unknown) > KEYS_SHOWN)]
-    return f"{by} decides {', '.join(keys)}: names and values are checked alone"
-
-
-def _as_python(finding: Finding) -> Finding:
-    """With the line to write as Python has it, and no edit."""
-    write = CONSTANTS.sub(lambda match: {"true": "True", "false": "False", "null": "None"}[match[0]], finding.write)
-    return replace(finding, write=write, edits=())
-
-
 def _of_kind(
     document: Document, setting: Setting, beside: Beside, made: Made, overrides: Overrides = ()
 ) -> CheckedFiles:  # fmt: skip
@@ -173,8 +123,8 @@ def _of_kind(
     config = known.document
     if known.unknown:
         (line, _path), *_others = known.unknown
-        note = f"{document.name}:{line}: {_decided('what ${...} stands for', known.unknown)}"
-        return CheckedFiles(_alone(config, setting, made), texts, [note])
+        note = f"{document.name}:{line}: {decided('what ${...} stands for', known.unknown)}"
+        return CheckedFiles(alone(config, setting, made), texts, [note])
     if kind is Kind.CONFIG:
         return CheckedFiles(check(config, made(config, setting, None)), texts)
     reader = guessed(config.config)
@@ -311,8 +261,8 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
         known = known_of(block(document))
         if known.unknown:
             (line, _path), *_others = known.unknown
-            checked.findings += _alone(known.document, setting, made)
-            checked.notes.append(f"{document.name}:{line}: {_decided('what ${...} stands for', known.unknown)}")
+            checked.findings += alone(known.document, setting, made)
+            checked.notes.append(f"{document.name}:{line}: {decided('what ${...} stands for', known.unknown)}")
             return checked
         checked.findings += check(known.document, made(known.document, setting, None))
     elif is_interpolated(member.node.scalar):

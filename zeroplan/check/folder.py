@@ -91,9 +91,9 @@ def _writes_config_out(path: str) -> bool:
         text = read_text(path, EXPECTED, LARGEST_CONFIG)
         if not any(word in text for word in WORDS):
             return False
-        from zeroplan.check.python_reader import literals  # where there is such a file
+        from zeroplan.check.python_reader import python_configs  # where there is such a file
 
-        return bool(literals(path, text))
+        return bool(python_configs(path, text).literals)
     except ZeroplanError:
         return False
 

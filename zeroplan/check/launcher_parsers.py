@@ -51,8 +51,8 @@ OPTIONS = {
     "torchrun": _Options(
         "standalone module no_python run_path virtual_local_rank use_env",
         "nnodes nproc_per_node rdzv_backend rdzv_endpoint rdzv_id rdzv_conf "
-        "event_log_handler role log_dir redirects tee log_line_prefix_template local_ranks_filter "
-        "master_addr duplicate_stdout_filters duplicate_stderr_filters local_addr logs_specs signals_to_handle print_completion",
+        "event_log_handler role log_dir redirects tee log_line_prefix_template local_ranks_filter master_addr "
+        "local_addr duplicate_stdout_filters duplicate_stderr_filters logs_specs signals_to_handle print_completion",
         "max_restarts node_rank master_port shutdown_timeout", "monitor_interval",
         choices={
             "start_method": ("spawn", "fork", "forkserver"),
@@ -164,6 +164,9 @@ def parsed(launcher: str, words: Sequence[Word]) -> Parsed:
         stated = vars(_parser(launcher).parse_args(texts))
     except _RefusalError as error:
         message = SPELLINGS.sub(r"\1:", str(error).replace(UNKNOWN, "..."))
+        _, match, several = message.partition(" could match ")
+        if match and len({name.replace("-", "_") for name in several.split(", ")}) == 1:
+            return Parsed({})  # two spellings of one option: Python 3.10 to 3.13.0 refuse that, others were not run
         unknown = message.removeprefix(UNRECOGNIZED).split()[0] if message.startswith(UNRECOGNIZED) else ""
         return Parsed({}, refusal=message, instead=_nearest(launcher, unknown) if unknown else "")
     options = {name: value for name, value in stated.items() if value not in (None, False)}

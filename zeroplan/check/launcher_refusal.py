@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from zeroplan.catalog.hostfile import slots_by_host
@@ -18,6 +18,7 @@ NPROC_PER_NODE = ("auto", "cpu", "gpu", "xpu")
 PARADIGMS = ("cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp")
 """Options of `accelerate launch` of which it takes one (commands/launch.py:_validate_launch_command)."""
 TWO_PROCESSES = 2
+ALONE = "--include worker-1:0,1 alone, of a hostfile with lines such as worker-1 slots=8"
 
 
 class Refusal(NamedTuple):
@@ -55,27 +56,36 @@ def _of_accelerate(options: Mapping[str, str | None]) -> Refusal | None:
 
 
 def _of_deepspeed(options: Mapping[str, str | None], hostfile: tuple[str, str] | None) -> Refusal | None:
-    include, exclude = ("include" in options, "exclude" in options)
-    counts = any(name in options for name in ("num_nodes", "num_gpus", "num_accelerators"))
-    alone = "--include worker-1:0,1 alone, of a hostfile with lines such as worker-1 slots=8"
-    if include and exclude:
-        return Refusal("--include and --exclude together", alone)
-    if counts and (include or exclude):
-        return Refusal(f"--num_gpus or --num_nodes beside {'--include' if include else '--exclude'}", alone)
+    """As main() of its runner.py goes on."""
+    filters = [f"--{name}" for name in ("include", "exclude") if name in options]
+    counts = [f"--{name}" for name in ("num_nodes", "num_gpus", "num_accelerators") if name in options]
+    if len(filters) > 1 or (filters and counts):
+        return Refusal(f"{' and '.join([*counts, *filters])} together", ALONE)
     if "no_ssh" in options and "node_rank" not in options:
         return Refusal("--no_ssh without --node_rank", "--node_rank 0, with each node its own")
-    hosts: Mapping[str, int] = {}
-    if hostfile is not None:
-        try:
-            hosts = slots_by_host(*hostfile)
-        except SpecError as error:
-            return Refusal(f"a hostfile that it does not take ({str(error).partition(', expected')[0]})", alone)
+    if hostfile is None:
+        return None if "force_multi" not in options else _of_backend(options, [])
+    try:
+        hosts = slots_by_host(*hostfile)
+    except SpecError as error:
+        return Refusal(f"a hostfile that it does not take ({str(error).partition(', expected')[0]})", ALONE)
+    return _of_hosts(options, list(hosts))
+
+
+def _of_hosts(options: Mapping[str, str | None], hosts: Sequence[str]) -> Refusal | None:
     filters = (options.get("include") or options.get("exclude") or "").split("@")
     named = [match[1] for text in filters if (match := NODE.fullmatch(text))]
-    if hostfile is not None and (missing := next((name for name in named if name not in hosts), None)) is not None:
-        return Refusal(f"{missing}, which is not in the hostfile", alone)
+    missing = [name for name in named if name not in hosts]
+    if missing:
+        return Refusal(f"{missing[0]}, which is not in the hostfile", ALONE)
+    stays = bool(named) or "num_nodes" in options or len(hosts) == 1
+    return None if stays else _of_backend(options, hosts)
+
+
+def _of_backend(options: Mapping[str, str | None], hosts: Sequence[str]) -> Refusal | None:
+    """What reaches several hosts."""
     name = options.get("launcher") or LAUNCHERS[0]
-    is_here = bool(named) or "no_ssh" in options or "num_nodes" in options or len(hosts) == 1
-    if name.lower() in LAUNCHERS or is_here or not (hosts or "force_multi" in options):
+    is_needed = "no_ssh" not in options and (len(hosts) > 1 or "force_multi" in options)
+    if not is_needed or name.lower() in LAUNCHERS:
         return None
     return Refusal(f"--launcher {name}", f"--launcher {LAUNCHERS[0]}")

@@ -9,8 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from zeroplan.check.arguments import DEFAULTS, Arguments
 from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.kind import is_config
+from zeroplan.check.python_calls import Handed, handed
+from zeroplan.check.setting import TRAINER
 from zeroplan.deepspeed.keys import key
 from zeroplan.deepspeed.values import AUTO
 from zeroplan.errors import SpecError
@@ -29,14 +32,30 @@ ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
+class Given(NamedTuple):
+    """What a config is given to."""
+
+    reader: str
+    arguments: Arguments | None = None
+    """TrainingArguments, where all that stand beside it are literals."""
+
+
 class Literal(NamedTuple):
     """A config, and what of it other code decides."""
 
     document: Document
     unknown: tuple[tuple[int, str], ...]
     """Lines and paths of keys whose values are no literals."""
-    by_deepspeed: bool = False
-    """Whether deepspeed.initialize is given it, by itself or by its name."""
+    given: Given | None = None
+    """What it is given to, by itself or by its name; None where no such call is there."""
+
+
+class PythonConfigs(NamedTuple):
+    """The configs of a file."""
+
+    literals: list[Literal]
+    named: list[tuple[str, str, Given]]
+    """Files that calls are given, each with the place of the call."""
 
 
 class _UnknownError(Exception):
@@ -48,7 +67,7 @@ def is_python(name: str, text: str) -> bool:
     return name.lower().endswith(".py") or "python" in first
 
 
-def literals(name: str, text: str) -> list[Literal]:
+def python_configs(name: str, text: str) -> PythonConfigs:
     """The configs of a file in its order. Raises `SpecError` for what is no Python."""
     try:
         tree = ast.parse(text)
@@ -57,14 +76,19 @@ def literals(name: str, text: str) -> list[Literal]:
     except (RecursionError, MemoryError, ValueError) as error:
         raise SpecError(name, "text that is not Python", "Python") from error
     reader = _Reader(name, text, _constants(tree))
-    changed = _changed(tree)
-    handed, parts = _initialize_configs(tree), _parts(tree)
-    dicts = [(node, named, node in handed or named in handed) for node, named in _dicts(tree, "")]
+    changed, parts = _changed(tree), _parts(tree)
+    calls = handed(tree)
+    to_calls: dict[ast.expr | str, Given] = {}
+    for call in calls[::-1]:  # so that the first of their order counts
+        to_calls[call.value.id if isinstance(call.value, ast.Name) else call.value] = reader.given(call, calls)
+    dicts = [(node, named, to_calls.get(node) or to_calls.get(named)) for node, named in _dicts(tree, "")]
     several = [
-        reader.literal(node, (*_rest(node, parts), *changed.get(named, ())))._replace(by_deepspeed=own)
-        for node, named, own in dicts if own or reader.is_one(node, named)
+        reader.literal(node, (*_rest(node, parts), *changed.get(named, ())))._replace(given=given)
+        for node, named, given in dicts if given is not None or reader.is_one(node, named)
     ]  # fmt: skip
-    return sorted(several, key=lambda one: one.document.root.start)
+    paths = [(f"{name}:{call.call.lineno}", path, reader.given(call, calls)) for call in calls
+             if (path := reader.text_of(call.value))]  # fmt: skip
+    return PythonConfigs(sorted(several, key=lambda one: one.document.root.start), paths)
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
@@ -97,15 +121,6 @@ def _changed(tree: ast.Module) -> dict[str, list[tuple[int, str]]]:
         if name is not None:
             changed.setdefault(name, []).append((node.lineno, f"what line {node.lineno} sets"))  # type: ignore[attr-defined]
     return changed
-
-
-def _initialize_configs(tree: ast.Module) -> set[ast.expr | str]:
-    """Dicts, and names of such, that deepspeed.initialize is given as its config."""
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-    values = [one.value for call in calls if getattr(call.func, "attr", "") == "initialize"
-              and getattr(getattr(call.func, "value", None), "id", "") == "deepspeed"
-              for one in call.keywords if one.arg in ("config", "config_params")]  # fmt: skip
-    return {value.id if isinstance(value, ast.Name) else value for value in values}
 
 
 def _parts(tree: ast.Module) -> set[ast.expr]:
@@ -173,6 +188,32 @@ class _Reader:
             return is_config(sections) or (bool(ours) and len(ours) == len(names))
         own = "train_micro_batch_size_per_gpu" in names or sections.get("zero_optimization") is not None
         return own and is_config(sections) and 2 * len(ours) > len(names)
+
+    def text_of(self, node: ast.expr) -> str:
+        """A text that stands there, or that a name of the module stands for; "" for anything else."""
+        try:
+            value = self._scalar(node)
+        except (_UnknownError, ArithmeticError, TypeError):
+            return ""
+        return value if isinstance(value, str) else ""
+
+    def given(self, call: Handed, calls: Iterable[Handed]) -> Given:
+        """Who reads what a call is given, and its other arguments, if no other call of that kind is given the same."""
+        same = [one for one in calls if one.reader == call.reader and ast.dump(one.value) == ast.dump(call.value)]
+        if call.reader != TRAINER or len(same) > 1 or any(one.arg is None for one in call.call.keywords):
+            return Given(call.reader)
+        members: list[Member] = []
+        for one in call.call.keywords:
+            try:
+                scalar = self._scalar(one.value)
+            except (_UnknownError, ArithmeticError, TypeError):
+                if one.arg in DEFAULTS:
+                    return Given(call.reader)
+                continue
+            start, end = self._span(one.value)
+            members.append(Member(one.arg or "", start, end, ValueNode(start, end, scalar=scalar)))
+        root = ValueNode(*self._span(call.call), members=members)
+        return Given(call.reader, Arguments(Document(self.name, self.text, root), call.tool))
 
     def literal(self, node: ast.expr, changed: Iterable[tuple[int, str]]) -> Literal:
         """The config of a dict; `changed`: what other lines change of it."""

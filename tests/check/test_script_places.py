@@ -1,0 +1,108 @@
+"""Launch scripts: files as seen from where a command starts, other shells, and commands that end too early."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+CONFIG = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}, "train_batch_size": 24}'
+LINE = "deepspeed --num_gpus 8 train.py --deepspeed ds.json"
+REFUSED = "ZP202"
+"""6 ranks go with 4 each and 24 in all, 8 do not."""
+
+PLACES = {
+    "dirname": 'D=$(dirname "$0")\ndeepspeed --num_gpus 8 t.py --deepspeed $D/ds.json\n',
+    "the usual line": 'D="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"\ndeepspeed --num_gpus 8 t.py --deepspeed "$D/ds.json"\n',
+    "readlink": "D=$(dirname $(readlink -f $0))\ndeepspeed --num_gpus 8 t.py --deepspeed $D/ds.json\n",
+    "PWD": "deepspeed --num_gpus 8 t.py --deepspeed ${PWD}/ds.json\n",
+    "pwd": "D=`pwd`\ndeepspeed --num_gpus 8 t.py --deepspeed $D/ds.json\n",
+    "cd": "cd sub\ndeepspeed --num_gpus 8 t.py --deepspeed ../ds.json\n",
+    "cd and PWD": "cd sub || exit\ndeepspeed --num_gpus 8 t.py --deepspeed $PWD/../ds.json\n",
+    "a folder above": 'cd "$(dirname "$0")/.."\ndeepspeed --num_gpus 8 t.py --deepspeed here/ds.json\n',
+}
+SHELLS = {
+    "tmux": f'tmux new-session -d -s x "{LINE}"\n', "ssh": f'ssh host "cd /a && {LINE}"\n',
+    "bash -c": f'C="{LINE}"\nsrun -n 1 bash -lc "$C"\n', "eval": f'C="{LINE}"\neval "$C"\n',
+}  # fmt: skip
+NAMES = ("--ds_config", "--ds_config_path", "--deepspeed_config_file", "--ds-config", "--config")
+
+
+@pytest.fixture
+def check_script(zeroplan, tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    (here / "sub").mkdir(parents=True)
+    (here / "ds.json").write_text(CONFIG)
+    monkeypatch.chdir(here)
+
+    def run(text):
+        (here / "run.sh").write_text(text)
+        return zeroplan("check", "run.sh")
+
+    return run
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize("name", PLACES)
+def test_the_config_is_where_bash_has_it(name, check_script, tmp_path):
+    """The launcher is a function that says whether the file is there."""
+    ran = check_script(PLACES[name])
+    assert REFUSED in ran.out, ran.out + ran.err
+    text = 'deepspeed() { [ -f "$5" ] && echo there; }\n' + PLACES[name]
+    (tmp_path / "here" / "run.sh").write_text(text)
+    told = subprocess.run(["bash", "run.sh"], cwd=tmp_path / "here", capture_output=True, text=True, check=True)
+    assert told.stdout == "there\n"
+
+
+@pytest.mark.parametrize("text", SHELLS.values(), ids=SHELLS)
+def test_a_text_that_another_shell_runs(text, check_script):
+    assert REFUSED in check_script(text).out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_of_the_scripts_own(name, check_script):
+    assert REFUSED in check_script(f"deepspeed --num_gpus 8 train.py {name} ds.json\n").out
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("deepspeed --num_gpus 6 \\ \n  train.py --deepspeed ds.json\n", "error ZP828: the command ends before train.py"),
+        ("deepspeed --num_gpus 6 t.py \\\n  # why\n  --deepspeed ds.json\n", "error ZP828: the command ends before --deepspeed"),
+        ("deepspeed --num_gpus 6 t.py --deepspeed ds.json \\\n\n  --bf16\n", "warning ZP828: the command ends before --bf16"),
+    ],
+)  # fmt: skip
+def test_a_command_that_ends_too_early(text, word, check_script, tmp_path):
+    """bash hands the words behind it to nobody."""
+    assert word in check_script(text).out
+    if shutil.which("bash"):
+        script = 'deepspeed() { echo "$*"; }\n' + text
+        told = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert word.rpartition(" ")[2] not in told.stdout.split()
+
+
+@pytest.mark.parametrize("text", [f"{LINE.replace('8', '6')} \\\n  # --bf16\n", f"{LINE.replace('8', '6')} \\\n\necho done\n"])
+def test_one_that_ends_where_its_options_do(text, check_script):
+    ran = check_script(text)
+    assert (ran.code, "ZP828" in ran.out) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("deepspeed --num-gpus 6 t.py", "unrecognized arguments: --num-gpus: deepspeed starts nothing\n"),
+        ("torchrun --num_gpus 6 t.py", "write: --nproc_per_node"),
+        ("torchrun --nproc_per_node all t.py", "--nproc_per_node all: torchrun starts nothing"),
+        ("deepspeed --no_ssh --num_gpus 6 t.py", "--no_ssh without --node_rank"),
+        ("deepspeed --launcher ssh --hostfile hosts t.py", "--launcher ssh: deepspeed starts nothing"),
+        ("accelerate launch --multi_gpu --use_deepspeed t.py", "--multi_gpu and --use_deepspeed together"),
+        ("accelerate launch --multi_gpu --num_processes 1 t.py", "--multi_gpu on 1 process"),
+    ],
+)
+def test_what_a_launcher_refuses(line, word, check_script, tmp_path):
+    (tmp_path / "here" / "hosts").write_text("a slots=3\nb slots=3\n")
+    ran = check_script(f"{line} --deepspeed ds.json\n")
+    assert ran.code == 1
+    assert "error ZP827" in ran.out
+    assert word in ran.out

@@ -1,0 +1,64 @@
+"""Calls of a Python file that a DeepSpeed config is given to, and who reads it there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from zeroplan.catalog.trainers.tools import TRL
+from zeroplan.check.setting import ACCELERATE, DEEPSPEED, LIGHTNING, TRAINER
+
+ARGUMENTS = re.compile(r"\w*TrainingArguments")
+OF_TRL = re.compile(r"(?:SFT|DPO|KTO|ORPO|CPO|GRPO|RLOO|PPO|GKD|Reward|OnlineDPO|PRM|XPO|NashMD|BCO)Config")
+"""TrainingArguments of trl 1.16."""
+AT_STAGE_3 = "zero.Init"
+"""The reader where from_pretrained hands the config to DeepSpeed at stage 3, and nobody reads it below (transformers
+5.24 integrations/deepspeed.py:HfDeepSpeedConfig, run: TypeError for "auto").
+"""
+INITIALIZE = ("config", "config_params")
+CALLS = {
+    "HfDeepSpeedConfig": (AT_STAGE_3, ("config_file_or_dict",)),
+    "DeepSpeedPlugin": (ACCELERATE, ("hf_ds_config",)),
+    "DeepSpeedStrategy": (LIGHTNING, ("config",)),
+    "Init": (DEEPSPEED, ("config_dict_or_path", "config")),
+}
+"""By the name that is called: who reads the config, and what the argument is called."""
+FIRST = ("HfDeepSpeedConfig", "DeepSpeedPlugin")
+"""Calls whose first argument it is."""
+ORDER = (DEEPSPEED, TRAINER, ACCELERATE, LIGHTNING, AT_STAGE_3)
+"""Who counts where the same config is given to several."""
+
+
+class Handed(NamedTuple):
+    """What a call is given."""
+
+    reader: str
+    value: ast.expr
+    call: ast.Call
+    tool: str = ""
+    """Whose TrainingArguments they are, where that is not the Trainer's own."""
+
+
+def handed(tree: ast.Module) -> list[Handed]:
+    """What calls of the file are given as a config, in the order of `ORDER`."""
+    calls = (one for node in ast.walk(tree) if isinstance(node, ast.Call) for one in _given(node))
+    return sorted(calls, key=lambda one: ORDER.index(one.reader))
+
+
+def _given(call: ast.Call) -> Iterator[Handed]:
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    if name == "initialize" and getattr(getattr(call.func, "value", None), "id", "") == "deepspeed":
+        yield from (Handed(DEEPSPEED, value, call) for value in _named(call, INITIALIZE))
+    elif ARGUMENTS.fullmatch(name) or OF_TRL.fullmatch(name):
+        tool = TRL if OF_TRL.fullmatch(name) else ""
+        yield from (Handed(TRAINER, value, call, tool) for value in _named(call, ("deepspeed",)))
+    elif name in CALLS:
+        reader, names = CALLS[name]
+        first = call.args[:1] if name in FIRST else []
+        yield from (Handed(reader, value, call) for value in (*_named(call, names), *first))
+
+
+def _named(call: ast.Call, names: tuple[str, ...]) -> Iterator[ast.expr]:
+    return (one.value for one in call.keywords if one.arg in names)
