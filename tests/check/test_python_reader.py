@@ -135,7 +135,7 @@ def test_arguments_that_other_code_sets_are_not_compared(check):
 
 
 def test_a_file_that_a_call_names_is_followed(check, tmp_path):
-    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}')
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": 1}}')
     assert "ds.json:1:2: error ZP205" in check(TRAINED.format(8, "'ds.json'")).out
     ran = check("CONFIG = 'ds.json'\n" + TRAINED.format(4, "CONFIG"), "--format", "full")
     assert (ran.code, "train.py:3: ds.json" in ran.out) == (0, True)
