@@ -6,7 +6,7 @@ from functools import cache, partial
 
 from zeroplan.check.any_file import check_file
 from zeroplan.check.arguments import read_arguments
-from zeroplan.check.files import check_arguments
+from zeroplan.check.named_config import check_arguments
 from zeroplan.check.rule import BESIDE
 from zeroplan.request.check_setting import read_inputs, setting_of
 from zeroplan.request.options import Options

@@ -10,9 +10,9 @@ from tests.check.deepspeed_draws import draw
 from tests.corpus import each_file, needs_corpus
 from zeroplan.check.check import check_text
 from zeroplan.check.edit import applied, valued
-from zeroplan.check.files import check_json
 from zeroplan.check.finding import ERROR
 from zeroplan.check.json_reader import NotReadableError, read_json
+from zeroplan.check.named_config import check_json
 from zeroplan.check.proposed import LINE
 from zeroplan.check.setting import Setting
 from zeroplan.deepspeed.keys import KEYS

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL, tool_of
+from zeroplan.catalog.trainers.trl_configs import own_launch
 from zeroplan.check.arguments import Arguments, has_own
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import NotReadableError
@@ -200,7 +201,9 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         training = word if training is not None or file.document.config.get(KEY) else None
     training = training if config is None else None
     of_accelerate = own if launcher == "accelerate" else {}
-    accelerate = of_accelerate.get("--config_file")
+    accelerate = dict(stated).get("--accelerate_config") if launcher == "trl" else of_accelerate.get("--config_file")
+    if launcher == "trl" and accelerate is not None:
+        training = None
     if config is None and file is None and _is_config(word, beside):
         config, reader = word, ANY
     if config is None and training is None and launcher == "accelerate":
@@ -357,8 +360,8 @@ def _are_arguments(document: Document) -> bool:
 
 
 def _processes(name: str | None, beside: Beside) -> int | None:
-    """Those of a file of `accelerate launch`."""
-    document = _document(name, beside)
+    """Those of a file of `accelerate launch`, or of TRL's package."""
+    document = _document(name, lambda file: beside(file) or own_launch(file))
     return AccelerateConfig(document).processes if document is not None and is_launch(document) else None
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from zeroplan.check.check import check
 from zeroplan.check.document import Document
-from zeroplan.check.files import EXPECTED, TWICE, Beside, CheckedFiles, Made, check_arguments, reached
 from zeroplan.check.finding import Finding, said
+from zeroplan.check.named_config import EXPECTED, TWICE, Beside, CheckedFiles, Made, check_arguments, reached
 from zeroplan.check.partly_known import alone, decided
 from zeroplan.check.python_calls import AT_STAGE_3
 from zeroplan.check.python_reader import Given, python_configs

@@ -89,7 +89,7 @@ def ranks(
     """None where they are not stated in full. `hostfile`: name and text of deepspeed's, where it is there; `allotted`:
     GPUs of a node that Slurm gives.
     """
-    if launcher == "accelerate":
+    if launcher in ("accelerate", "trl"):
         return _product("1", _stated(options, "--num_processes"))
     if launcher == "torchrun":
         nodes = _stated(options, "--nnodes")

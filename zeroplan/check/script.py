@@ -6,18 +6,21 @@ from dataclasses import replace
 from itertools import islice
 
 from zeroplan.catalog.trainers.swift_configs import own_config
+from zeroplan.catalog.trainers.trl_configs import own_launch
 from zeroplan.check.check import MOST, placed
 from zeroplan.check.document import Document, ValueNode
-from zeroplan.check.files import Beside, CheckedFiles, Made, check_arguments, check_config_file, puts_of, reached
+from zeroplan.check.files import check_config_file
 from zeroplan.check.finding import ERROR, said
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import PRECISION, AccelerateConfig, is_launch
 from zeroplan.check.launcher import Launch, launches, within
+from zeroplan.check.named_config import Beside, CheckedFiles, Made, check_arguments, reached
 from zeroplan.check.rules.launch import beside_the_scripts_config
 from zeroplan.check.rules.processes import PROCESS_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
 from zeroplan.check.setting import DEEPSPEED as RAW
+from zeroplan.check.training_file import puts_of
 from zeroplan.errors import SpecError
 
 SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --config_file that is there"
@@ -43,7 +46,7 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
             continue
         if word is None or word.text is None:
             left_out.append((where, "a config whose name follows from what no line sets"))
-        elif (file := _written(word.text, launch) or beside_it(word.text)) is None:
+        elif (file := _written(word.text, launch) or beside_it(word.text) or _of_package(word.text, launch)) is None:
             left_out.append((where, f"{said(word.text)}, which is not there"))
         else:
             try:
@@ -73,10 +76,17 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
 
 
 def _written(text: str, launch: Launch) -> tuple[str, str] | None:
-    """A config as a text of JSON, or of ms-swift's package."""
+    """A config as a text of JSON, or of ms-swift's package, where it is no file of `accelerate launch`."""
+    if launch.named is launch.accelerate:
+        return None
     if text.lstrip().startswith("{"):
         return "--deepspeed", text
     return own_config(text, {} if launch.arguments is None else puts_of(launch.arguments))
+
+
+def _of_package(text: str, launch: Launch) -> tuple[str, str] | None:
+    """A file of `accelerate launch` of TRL's package."""
+    return own_launch(text) if launch.launcher == "trl" and launch.named is launch.accelerate else None
 
 
 def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Beside, made: Made) -> CheckedFiles:

@@ -15,11 +15,12 @@ from zeroplan.check.accepted import WHAT, baseline, is_new, not_ignored, read_ba
 from zeroplan.check.any_file import check_file
 from zeroplan.check.arguments import read_arguments
 from zeroplan.check.chosen import RuleSelection, names
-from zeroplan.check.files import CheckedFiles, check_arguments, findings_of, is_other
+from zeroplan.check.files import is_other
 from zeroplan.check.finding import Finding
 from zeroplan.check.folder import configs
 from zeroplan.check.kind import OtherKindError
 from zeroplan.check.mended import mended
+from zeroplan.check.named_config import CheckedFiles, check_arguments, findings_of
 from zeroplan.check.proposed import without_edits
 from zeroplan.check.rules import RULES
 from zeroplan.cli import check_fix

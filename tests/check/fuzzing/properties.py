@@ -16,9 +16,9 @@ from xml.etree import ElementTree as ET
 
 from tests.check.fuzzing.cases import CONFIG
 from tests.check.mending import only_mended_keys_differ
-from zeroplan.check.files import check_json
 from zeroplan.check.json_reader import COMMENTS, NotReadableError, read_json
 from zeroplan.check.mended import mended
+from zeroplan.check.named_config import check_json
 from zeroplan.check.rules import RULES
 from zeroplan.cli import check as command
 from zeroplan.errors import ZeroplanError

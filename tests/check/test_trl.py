@@ -1,0 +1,48 @@
+"""The files of `accelerate launch` that TRL has itself, named in its training files and on its command line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+import yaml
+
+from zeroplan.catalog.trainers.trl_configs import DEEPSPEED, WITHOUT, own_launch
+
+SHA_256 = {"zero1": "d80bb28424b1059f", "zero2": "1c3069ad523e1def", "zero3": "4590b5da6c8ff1ec"}
+"""Of json.dumps(..., sort_keys=True) of each file of trl/accelerate_configs of trl 1.16.0, its beginning."""
+FILE = "model_name_or_path: x\ndataset_name: d\noutput_dir: o\ngradient_accumulation_steps: 4\nbf16: true\n"
+STOPS = "error ZP205: 1 for gradient_accumulation_steps, gradient_accumulation_steps says 4 (sft.yaml:4)"
+"""The Trainer's ValueError for zero1 of accelerate 1.15 and transformers 5.24, run."""
+
+
+@pytest.mark.parametrize("name", DEEPSPEED)
+def test_its_own_files_are_its_own(name):
+    content = json.dumps(yaml.safe_load(own_launch(name)[1]), sort_keys=True)
+    assert hashlib.sha256(content.encode()).hexdigest().startswith(SHA_256[name])
+
+
+@pytest.mark.parametrize("stated", [False, True])
+def test_a_training_file_and_what_accelerate_is_given(check_files, stated):
+    in_file = {"sft.yaml": f"{FILE}accelerate_config: %s\n"}
+    on_line = {"run.sh": "trl sft --config sft.yaml --accelerate_config %s --num_processes 4\n", "sft.yaml": FILE}
+    files = on_line if stated else in_file
+    for name, code in (("zero1", 1), ("zero3", 0)):
+        ran = check_files({file: text.replace("%s", name) for file, text in files.items()})
+        assert (ran.code, ran.err) == (code, "")
+        assert (STOPS in ran.out) == (name == "zero1")
+        assert f"{name} of TRL" in ran.out
+
+
+@pytest.mark.parametrize("name", [*WITHOUT, "nowhere"])
+def test_a_file_that_starts_no_deepspeed_or_is_not_there(check_files, name):
+    ran = check_files({"sft.yaml": f"{FILE}accelerate_config: {name}\n"})
+    assert (ran.code, ran.out) == (2, "")
+    assert f'sft.yaml:6:1: found accelerate_config: "{name}", which' in ran.err
+
+
+def test_a_file_of_ones_own_comes_first(check_files):
+    own = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 5}\nnum_processes: 2\n"
+    ran = check_files({"sft.yaml": f"{FILE}accelerate_config: zero3\n", "zero3": own})
+    assert (ran.code, "zero3:3:" in ran.out) == (1, True)

@@ -1,0 +1,75 @@
+"""The findings of a file of `accelerate launch`, and of the ds_config that it names or becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from zeroplan.catalog.trainers.trl_configs import is_own_launch
+from zeroplan.check.arguments import SWITCHES, Arguments
+from zeroplan.check.check import MOST, check, placed
+from zeroplan.check.document import Document
+from zeroplan.check.finding import ADVICE, WARNING, Finding, Hit, said
+from zeroplan.check.json_reader import NotReadableError, read_json
+from zeroplan.check.kind import OtherKindError
+from zeroplan.check.launch import FILE, KIND, PRECISION, SECTION, AccelerateConfig, as_yaml, field_of, inline
+from zeroplan.check.named_config import EXPECTED, Beside, CheckedFiles, Made, reached, twice
+from zeroplan.check.rules.launch import LAUNCH_CHECKS
+from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
+
+Overrides = Iterable[tuple[str, Any]]
+"""Fields of an Accelerate file that options of `accelerate launch` replace."""
+
+
+def check_launch(launch: AccelerateConfig, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+    document = launch.document
+    reader = ACCELERATE if setting.arguments is None else TRAINER  # which compares what Accelerate makes with its own
+    setting = replace(setting, reader=reader, gpus=setting.gpus or launch.processes, by_launcher=True)
+    checked, stage = CheckedFiles([], {document.name: document.text}), None
+    inner: list[Finding] = []
+    if launch.is_deepspeed and launch.config_file is None:
+        config = inline(replace(launch, overrides={**launch.overrides, **_own_half(setting.arguments)}))
+        stage = config.config["zero_optimization"]["stage"]
+        inner = [_in_yaml(one) for one in check(config, made(config, setting, launch))] if launch.fields else []
+    elif launch.is_deepspeed and (named_file := beside(str(launch.config_file))) is None:
+        inner = [_missing(document, str(launch.config_file))]
+    elif launch.is_deepspeed and named_file:
+        inner, checked.texts[named_file[0]] = reached(*named_file, setting, made, launch)
+        stage = _stage(*named_file)
+    hits = [placed(document, hit) for rule in LAUNCH_CHECKS for hit in islice(rule(launch, stage), MOST)]
+    if is_own_launch(document.name):  # in a package, where nobody changes it
+        inner = [one for one in inner if one.severity != ADVICE]
+    checked.findings = twice(document, "accelerate launch takes the last", WARNING) + hits + inner
+    if not (launch.is_deepspeed or checked.findings):
+        line, column = document.place(document.members[KIND,].start)
+        what = f"distributed_type: {said(launch.kind)}, an Accelerate config that starts no DeepSpeed"
+        raise OtherKindError(f"{document.name}:{line}:{column}", what, EXPECTED)
+    return checked
+
+
+def _own_half(arguments: Arguments | None) -> dict[str, str]:
+    """The precision that TrainingArguments turn on, which the Trainer takes in place of the launcher's (transformers
+    training_args.py: mixed_precision).
+    """
+    halves = [half for half in SWITCHES if arguments is not None and arguments(half) is True]
+    return {PRECISION: halves[0]} if halves else {}
+
+
+def _stage(name: str, text: str) -> object:
+    try:
+        section = read_json(name, text).config.get("zero_optimization")
+    except NotReadableError:
+        return None
+    return section.get("stage") if isinstance(section, dict) else None
+
+
+def _in_yaml(finding: Finding) -> Finding:
+    """In the words of the file."""
+    return replace(finding, path=field_of(finding.path), write=as_yaml(finding.write))
+
+
+def _missing(document: Document, path: str) -> Finding:
+    return placed(document, Hit("ZP811", (SECTION, FILE), f"{said(path)} is not there: Accelerate stops",
+                                f"{FILE}: a ds_config.json that is"))  # fmt: skip

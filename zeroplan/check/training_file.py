@@ -1,0 +1,136 @@
+"""The findings of a training file, the Trainer's or another tool's, and of the ds_config that it names or holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from zeroplan.catalog.trainers.swift_configs import PUTS, own_config
+from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, LLAMA_FACTORY_1, SWIFT, TRL, tool_of
+from zeroplan.catalog.trainers.tools import TRAINER as TRAINER_FILE
+from zeroplan.catalog.trainers.trl_configs import DEEPSPEED as OWN
+from zeroplan.catalog.trainers.trl_configs import WITHOUT, own_launch
+from zeroplan.check.accelerate_file import check_launch
+from zeroplan.check.arguments import Arguments, has_own
+from zeroplan.check.check import check
+from zeroplan.check.document import Document, Member
+from zeroplan.check.finding import ERROR, said
+from zeroplan.check.interpolated import is_interpolated, known_of
+from zeroplan.check.kind import DEEPSPEED, OtherKindError, block, read_document
+from zeroplan.check.launch import AccelerateConfig
+from zeroplan.check.named_config import Beside, CheckedFiles, Made, check_arguments, reached, twice
+from zeroplan.check.partly_known import alone, decided
+from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
+from zeroplan.errors import SpecError
+
+LAUNCH = "accelerate_config"
+"""The key of a file of TRL that names one of `accelerate launch`."""
+
+def check_training(arguments: Arguments, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+    """The config that `deepspeed` names, or is."""
+    document = arguments.document
+    if arguments.tool == LLAMA_FACTORY_1:
+        return _by_v1(document, setting, beside, made)
+    member = document.members.get((DEEPSPEED,))
+    if arguments.tool == TRL and (launch := document.members.get((LAUNCH,))) is not None:
+        return _by_trl(arguments, launch, setting, beside, made)
+    if member is None or (member.node.members is None and member.node.scalar in (None, False, "")):
+        raise _without_config(document, member)
+    checked = CheckedFiles(texts={document.name: document.text})
+    if tool_of(document.config) is not None or has_own(document.config):
+        arguments = replace(arguments, command_line=_of_command_line(setting.arguments))
+        setting = replace(setting, reader=TRAINER, arguments=arguments)
+        checked.findings += check_arguments(arguments)
+    if arguments.tool == LLAMA_FACTORY:
+        checked.findings += twice(document, "LLaMA-Factory stops", ERROR)
+    if member.node.members is not None:
+        known = known_of(block(document))
+        if known.unknown:
+            (line, _path), *_others = known.unknown
+            checked.findings += alone(known.document, setting, made)
+            checked.notes.append(f"{document.name}:{line}: {decided('what ${...} stands for', known.unknown)}")
+            return checked
+        checked.findings += check(known.document, made(known.document, setting, None))
+    elif is_interpolated(member.node.scalar):
+        line, column = document.place(member.node.start)
+        what = f"deepspeed: {said(member.node.scalar)}, which stands for what another file says"
+        raise OtherKindError(f"{document.name}:{line}:{column}", what, "a ds_config.json")
+    elif (named_file := _written(arguments, member.node.scalar) or beside(str(member.node.scalar))) is None:
+        raise SpecError(document.name, f"deepspeed {said(member.node.scalar)}, which is not there", "a ds_config.json")
+    else:
+        inner, checked.texts[named_file[0]] = reached(*named_file, setting, made)
+        checked.findings += inner
+    return checked
+
+
+def _by_trl(
+    arguments: Arguments, member: Member, setting: Setting, beside: Beside, made: Made
+) -> CheckedFiles:  # fmt: skip
+    """The file of `accelerate launch` that `trl sft --config` starts, with the arguments in the file itself."""
+    document, name = arguments.document, str(member.node.scalar)
+    file = beside(name) or own_launch(name)
+    if file is None:
+        line, column = document.place(member.start)
+        place, without = f"{document.name}:{line}:{column}", name in WITHOUT
+        what = "which starts no DeepSpeed" if without else "which is neither there nor of TRL's package"
+        error = OtherKindError if without else SpecError
+        raise error(place, f"{LAUNCH}: {said(name)}, {what}", f"one of {', '.join(OWN)}, or a file")
+    arguments = replace(arguments, command_line=_of_command_line(setting.arguments))
+    processes = arguments.stated("num_processes")
+    gpus = setting.gpus or (processes if isinstance(processes, int) else None)
+    launch = AccelerateConfig(read_document(*file, "an Accelerate config"))
+    checked = check_launch(launch, replace(setting, arguments=arguments, gpus=gpus), beside, made)
+    checked.findings += check_arguments(arguments)
+    checked.texts[document.name] = document.text
+    checked.notes.append(f"{document.name}: its {LAUNCH} is {file[0]}")
+    return checked
+
+
+def _written(arguments: Arguments, stated: object) -> tuple[str, str] | None:
+    """A config as a text of JSON, which transformers and ms-swift parse, or of ms-swift's package, in a file that is of
+    no other tool.
+    """
+    if isinstance(stated, str) and stated.lstrip().startswith("{"):
+        return f"deepspeed of {arguments.document.name}", stated
+    return own_config(stated, puts_of(arguments)) if arguments.tool in (SWIFT, TRAINER_FILE) else None
+
+
+def puts_of(arguments: Arguments) -> dict[str, Any]:
+    """Keys that ms-swift puts into a config of its own."""
+    return {path: value for name, path in PUTS.items() if (value := arguments.stated(name)) is not None}
+
+
+def _by_v1(document: Document, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+    """The config of LLaMA-Factory's v1, which hands it to Accelerate with an AdamW and a schedule of its own
+    (0.9.5 v1/core/base_trainer.py, v1/plugins/trainer_plugins/distributed/deepspeed.py).
+    """
+    member = document.members.get(("dist_config", "config_file"))
+    if member is None or document.config["dist_config"].get("name") != DEEPSPEED:
+        raise _without_config(document, None, "dist_config: {name: deepspeed, config_file: ds_config.json}")
+    if (named_file := beside(str(member.node.scalar))) is None:
+        named = f"config_file {said(member.node.scalar)}"
+        raise SpecError(document.name, f"{named}, which is not there", "a ds_config.json")
+    optimizer = None if document.config.get("optim_config") else "adamw_torch"
+    setting = replace(setting, reader=ACCELERATE, reader_is_known=True, arguments=None, tool=LLAMA_FACTORY_1,
+                      client_optimizer=True, optimizer=setting.optimizer or optimizer)  # fmt: skip
+    findings, text = reached(*named_file, setting, made)
+    return CheckedFiles(findings, {document.name: document.text, named_file[0]: text})
+
+
+def _of_command_line(arguments: Arguments | None) -> Arguments | None:
+    """Those that stand in the script that names a training file."""
+    return arguments if arguments is None or arguments.job is not None else arguments.command_line
+
+
+def _without_config(
+    document: Document, member: Member | None, expected: str = "deepspeed: and the name of one"
+) -> OtherKindError:  # fmt: skip
+    """Why a training file is not checked; whose it is is said where its keys tell."""
+    tool = tool_of(document.config)
+    names_none = f"a training file{f' of {tool}' if tool else ''} that names no DeepSpeed config"
+    at, found = document.name, names_none
+    if member is not None:
+        line, column = document.place(member.start)
+        at, found = f"{document.name}:{line}:{column}", f"deepspeed: {said(member.node.scalar)}, {names_none}"
+    write = f"zeroplan check ds_config.json --trainer-args {document.name}"
+    return OtherKindError(at, found, expected, write)
