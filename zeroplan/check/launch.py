@@ -35,6 +35,9 @@ ALONE = ("standard", "nossh")
 """Launchers that are started on each machine by itself."""
 OFFLOADS = ("offload_optimizer", "offload_param")
 USES = "use_deepspeed"
+PROCESSES = "num_processes"
+AROUND = (PRECISION, USES, KIND, PROCESSES)
+"""What options replace of a file beside its deepspeed_config."""
 OPTIONS = frozenset({*NAMES.values(), "zero3_init_flag", PRECISION, USES})
 """Fields that `accelerate launch` takes as options too; since 1.5 these win (commands/launch.py)."""
 REPLACED = re.compile(r'"(\w+)": (?:\{"device": )?("?)([\w.-]+)\2\}?')
@@ -64,7 +67,7 @@ class AccelerateConfig:
         fields = {name: value for name, value in stated.items() if value is not None}
         if FILE in fields:
             return fields
-        return fields | {name: value for name, value in self.overrides.items() if name not in (PRECISION, USES, KIND)}
+        return fields | {name: value for name, value in self.overrides.items() if name not in AROUND}
 
     @property
     def precision(self) -> Any:
@@ -95,7 +98,7 @@ class AccelerateConfig:
     @property
     def processes(self) -> int | None:
         """Ranks; this machine's alone where the others are not reached."""
-        number = self.document.config.get("num_processes")
+        number = self.overrides.get(PROCESSES, self.document.config.get(PROCESSES))
         every = number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
         return every // self.machines if every and not self.reaches_others else every
 

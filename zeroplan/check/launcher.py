@@ -23,7 +23,7 @@ from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.kind import JSON, Kind, kind_of, read_document
-from zeroplan.check.launch import KIND, OPTIONS, AccelerateConfig, is_launch
+from zeroplan.check.launch import KIND, OPTIONS, PROCESSES, AccelerateConfig, is_launch
 from zeroplan.check.launch_options import ANY, assignments, config_of, options_of, trainer_arguments, value_of
 from zeroplan.check.launcher_parsers import Parsed, parsed
 from zeroplan.check.launcher_refusal import Refusal, refusal
@@ -39,7 +39,7 @@ from zeroplan.check.ranks import (
     tasks_of,
 )
 from zeroplan.check.setting import ACCELERATE
-from zeroplan.check.shell import Command, commands
+from zeroplan.check.shell import SHELLS, Command, commands
 from zeroplan.check.shell_variables import Word
 from zeroplan.errors import SpecError
 
@@ -58,7 +58,7 @@ MODULES = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
     "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed",
 }  # fmt: skip
-SHELLS, OF_TEXTS = ("bash", "sh", "zsh"), ("ssh", "tmux", "screen", "pdsh", "eval")
+OF_TEXTS = ("ssh", "tmux", "screen", "pdsh", "eval")
 OF_A_TEXT = re.compile("-[a-z]*c")
 CUT = re.compile(
     r"[ \t]*\\(?:[ \t]+\r?\n|\r?\n(?=[ \t]*(?:#|\r?\n)))(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*(--?[A-Za-z]\S*|\S+\.py)"
@@ -149,7 +149,7 @@ def _names(folder: str, name: str) -> list[str]:
 def _inside(command: Command) -> Iterator[Command]:
     """The commands of a text that another shell is given: srun bash -c "torchrun ...", each at its place."""
     for word in _texts(command.words):
-        for one in commands(word.text or "", {}, VARIABLES):
+        for one in commands(word.pieces, command.exported, VARIABLES):
             placed = [each._replace(start=word.start, end=word.end) for each in one.words]
             folder = posixpath.join(command.folder, one.folder)
             yield Command(placed, {**command.environment, **one.environment}, folder)
@@ -159,10 +159,10 @@ def _texts(words: Sequence[Word]) -> Iterator[Word]:
     """What follows `bash -c`, and of `ssh`, `tmux` and the like each word that has several in it."""
     named = [(word.text or "").rpartition("/")[2] for word in words]
     if any(name in OF_TEXTS for name in named[:2]):
-        yield from (word for word in words if " " in (word.text or ""))
+        yield from (word for word in words if " " in word.pieces)
         return
     for name, option, word in zip(named, words[1:], words[2:], strict=False):
-        if name in SHELLS and OF_A_TEXT.fullmatch(option.text or "") and word.text:
+        if name in SHELLS and OF_A_TEXT.fullmatch(option.text or "") and word.pieces:
             yield word
 
 
@@ -272,7 +272,9 @@ def _overrides(of_accelerate: Mapping[str, Word]) -> tuple[tuple[str, Any], ...]
     """Fields of Accelerate's file that these options of `accelerate launch` replace."""
     named = [(name.lstrip("-").replace("-", "_"), word.text) for name, word in of_accelerate.items()]
     overrides = [(name, value_of(text)) for name, text in named if name in OPTIONS and text is not None]
-    return (*overrides, *((KIND, kind) for name, kind in OTHERS.items() if name in of_accelerate))
+    processes = of_accelerate.get(f"--{PROCESSES}")
+    replaced = [] if processes is None else [(PROCESSES, None if processes.text is None else value_of(processes.text))]
+    return (*overrides, *replaced, *((KIND, kind) for name, kind in OTHERS.items() if name in of_accelerate))
 
 
 def _of_file(file: Arguments | None) -> Environment:

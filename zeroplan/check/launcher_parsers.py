@@ -14,10 +14,8 @@ from functools import cache, partial
 from typing import NamedTuple, NoReturn
 
 from zeroplan.check.finding import said
-from zeroplan.check.shell_variables import Word
+from zeroplan.check.shell_variables import UNKNOWN, Word
 
-UNKNOWN = "\0"
-"""Stands for a word that no line of the script sets."""
 
 
 class _Options(NamedTuple):

@@ -10,10 +10,10 @@ from zeroplan.catalog.trainers.trl_configs import own_launch
 from zeroplan.check.check import MOST, placed
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.files import check_config_file
-from zeroplan.check.finding import ERROR, said
+from zeroplan.check.finding import ERROR, Hit, said
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import OtherKindError, read_document
-from zeroplan.check.launch import PRECISION, AccelerateConfig, is_launch
+from zeroplan.check.launch import DEEPSPEED, FILE, KIND, PRECISION, AccelerateConfig, is_launch
 from zeroplan.check.launcher import Launch, launches, within
 from zeroplan.check.named_config import Beside, CheckedFiles, Made, check_arguments, reached
 from zeroplan.check.rules.launch import beside_the_scripts_config
@@ -94,8 +94,10 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
     precision = dict(launch.overrides).get(PRECISION)
     setting = replace(setting, gpus=setting.gpus or launch.gpus, mixed_precision=precision)
     if launch.config is None:
-        if launch.training is None and not is_launch(read_document(*file, "an Accelerate config")):
-            raise SpecError(file[0], "no distributed_type, at which accelerate launch stops", "an Accelerate config")
+        if launch.training is None and not is_launch(document := read_document(*file, "an Accelerate config")):
+            what = "no distributed_type: accelerate launch stops at what is no file of its own"
+            hit = Hit("ZP811", next(iter(document.members), ()), what, f"{KIND}: {DEEPSPEED}, and {FILE}: this file")
+            return CheckedFiles([placed(document, hit)], {file[0]: file[1]})
         setting = replace(setting, arguments=setting.arguments or launch.arguments)
         checked = check_config_file(*file, setting, beside, made, launch.overrides)
         return _with_launchers(checked, launch, beside) if launch.training is not None else checked

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
-from zeroplan.check.shell_variables import LONGEST, Variables, Word
+from zeroplan.check.shell_variables import LONGEST, Variables, Word, word_of
 from zeroplan.check.shell_words import RawWord, raw_commands, raw_words
 
 ASSIGNED = re.compile(r"(\w+)(\+?)=")
@@ -22,6 +23,7 @@ SETTING = ("read", "unset", "mapfile", "readarray", "let", "for", "select")
 """Commands after which a variable that they name is not known."""
 OPENS, CLOSES = re.compile(r"(?:^|[;&|]\s*)(?:if|case|for|while|until)\b"), re.compile(r"(?:^|[;\s])(?:fi|esac|done)\b")
 MAYBE = re.compile(r"&&|\|\|")
+SHELLS = ("bash", "sh", "zsh")
 MOST_WORDS = 50_000
 """Words of a script that are looked at."""
 PREFIXES = ("export", "local", "exec", "time", "nohup", "then", "do", "else", "if", "!")
@@ -36,6 +38,8 @@ class Command(NamedTuple):
     """Variables that it is started with, of those that are asked for: None where the value is not known."""
     folder: str = ""
     """Where it is started, seen from where the script is."""
+    exported: Mapping[str, str] = MappingProxyType({})
+    """Variables that a shell which it starts has, where they are known."""
 
 
 def commands(
@@ -60,7 +64,8 @@ def commands(
         elif words and words[0].text in ("cd", "pushd"):
             variables.enter(words[1:])
         if words:
-            yield Command(words, variables.environment(watched, before), variables.folder)
+            exported = variables.exports() if any(word.text in SHELLS for word in words) else {}
+            yield Command(words, variables.environment(watched, before), variables.folder, exported)
         if exports:
             variables.exported.update(before, (word.text for word in words if word.text))
 
@@ -122,8 +127,7 @@ def _assign(
     else:
         value = [variables.word(text, start, end)]
         if assigned[2] and before:
-            parts = [before[-1].text, value[0].text]
-            value = [*before[:-1], Word(None if None in parts else "".join(map(str, parts)), start, end)]
+            value = [*before[:-1], word_of(before[-1].pieces + value[0].pieces, start, end)]
     texts = [word.text for word in value]
     if is_conditional and before is not None and [word.text for word in before] != texts:
         value = [Word(None, start, end)]
@@ -133,7 +137,4 @@ def _assign(
 def _apart(words: list[Word]) -> Iterator[Word]:
     """As the shell splits what is in no quotes."""
     for word in words:
-        if word.text is None:
-            yield word
-        else:
-            yield from (word._replace(text=part) for part in word.text.split())
+        yield from (word_of(part, word.start, word.end) for part in word.pieces.split())

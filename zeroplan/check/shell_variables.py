@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from zeroplan.check.shell_output import Said, output, worked_out
@@ -15,11 +16,17 @@ NAME = re.compile(r"\$(?:(\w+|[#?@*$!-])|\{([^{}]*)\})")
 USUAL = re.compile(r"(\w+):?(-|=)(.*)", re.DOTALL)
 COUNT = re.compile(r"#(\w+)\[[@*]\]")
 ARITHMETIC = re.compile(r"\$\(\(([^()]{1,200})\)\)")
+UNKNOWN = "\0"
+"""Stands for what no line of the script sets."""
+ESCAPES = {"$": "\x01", "`": "\x02", "\\": "\x03", '"': '"', "\n": ""}
+"""What a letter behind a backslash is within double quotes; of $, ` and the backslash itself until all is put in."""
+ESCAPED, WRITTEN = re.compile(r'\\([$`"\\\n])'), str.maketrans({"\x01": "$", "\x02": "`", "\x03": "\\"})
+CONTINUED = ("\n", "\r\n")
 OPENED = re.compile(r"\$\(|`")
 """What the output of a command is put in for."""
-LONGEST, DEEPEST = 4_096, 4
-"""Letters of a variable's value, and commands within one another whose output is worked out: what is longer or deeper
-is not known.
+LONGEST, DEEPEST, MOST_EXPORTED = 4_096, 4, 500
+"""Letters of a variable's value, commands within one another whose output is worked out, and variables that another
+shell is given: what is longer, deeper or more is not known.
 """
 
 
@@ -30,6 +37,18 @@ class Word(NamedTuple):
     """None where it is not known."""
     start: int
     end: int
+    partly: str = ""
+    """Of one that is not known what is, with `UNKNOWN` for the rest."""
+
+    @property
+    def pieces(self) -> str:
+        """The text as far as it is known."""
+        return self.partly or UNKNOWN if self.text is None else self.text
+
+
+def word_of(text: str, start: int, end: int) -> Word:
+    """A word of a text in which `UNKNOWN` may stand."""
+    return Word(None, start, end, text) if UNKNOWN in text else Word(text, start, end)
 
 
 class Variables:
@@ -58,6 +77,11 @@ class Variables:
         """Of these names those that a command sees; `before`: which are assigned on its own line, in front of it."""
         return {name: self.value(name) for name in names if name in before or name in self.exported}
 
+    def exports(self) -> dict[str, str]:
+        """What a shell below has of them."""
+        values = ((name, self.value(name)) for name in islice(self.exported, MOST_EXPORTED))
+        return {name: value for name, value in values if value is not None}
+
     def split(self, word: str) -> list[Word] | None:
         """The words of a variable that is a word of its own; None where it is none, or is not known."""
         match = SEVERAL.fullmatch(word)
@@ -68,40 +92,26 @@ class Variables:
         known: list[str] = []
         for part in _parts(text, start, end):
             put = part[1:] if part[:1] == "'" else self.put_in(part[1:])
-            if put is None:
-                return Word(None, start, end)
-            known.append(put)
-        return Word("".join(known), start, end)
+            known.append(put if part[:1] != '"' else put.translate(WRITTEN))
+        return word_of("".join(known), start, end)
 
-    def put_in(self, text: str) -> str | None:
-        """A text with its variables, and what commands in it write; None where one of them is not known."""
+    def put_in(self, text: str) -> str:
+        """A text with its variables, and what commands in it write; `UNKNOWN` for each that is not known."""
         for match in [*ARITHMETIC.finditer(text)][::-1]:
-            if (number := worked_out(match[1], self.value)) is None:
-                return None
-            text = f"{text[: match.start()]}{number}{text[match.end() :]}"
+            number = worked_out(match[1], self.value)
+            text = f"{text[: match.start()]}{UNKNOWN if number is None else number}{text[match.end() :]}"
         parts: list[str] = []
         at = 0
         while opened := OPENED.search(text, at):
             end = behind_brackets(text, opened.start() + 1) if opened[0] == "$(" else text.find("`", opened.end()) + 1
-            before, inner = self._put_in(text[at : opened.start()]), self._output(text[opened.end() : end - 1])
-            if before is None or inner is None or not end:
-                return None
-            parts += [before, inner]
-            at = end
-        rest = self._put_in(text[at:])
-        whole = None if rest is None else "".join([*parts, rest])
-        return None if whole is None or len(whole) > LONGEST else whole
+            inner = self._output(text[opened.end() : end - 1]) if end else None
+            parts += [self._put_in(text[at : opened.start()]), UNKNOWN if inner is None else inner]
+            at = end or len(text)
+        whole = "".join([*parts, self._put_in(text[at:])])
+        return UNKNOWN if len(whole) > LONGEST else whole
 
-    def _put_in(self, text: str) -> str | None:
-        parts: list[str] = []
-        at = 0
-        for match in NAME.finditer(text):
-            value = self.value(match[1] or match[2] or "")
-            if value is None:
-                return None
-            parts += [text[at : match.start()], value]
-            at = match.end()
-        return "".join([*parts, text[at:]])
+    def _put_in(self, text: str) -> str:
+        return NAME.sub(lambda match: self._pieces(match[1] or match[2] or ""), text)
 
     def _output(self, text: str) -> str | None:
         """What a command writes, or several of which each reads what the one before writes."""
@@ -114,25 +124,30 @@ class Variables:
             several.append(Said(text[at : raws[0].start].strip(" \t\r\n"), words))
             at = raws[-1].end
         self._depth -= 1
-        return output(several, self.folder or ".")
+        written = output(several, self.folder or ".")
+        return None if written is None or UNKNOWN in written else written
 
     def _unsplit(self, text: str, raw: RawWord) -> Word:
         return self.word(text, raw.start, raw.end)
 
     def value(self, name: str) -> str | None:
         """What ${name} stands for; None where that is not known."""
+        pieces = self._pieces(name)
+        return None if UNKNOWN in pieces else pieces
+
+    def _pieces(self, name: str) -> str:
         if name == "PWD":
             return self.folder or "."
         if counted := COUNT.fullmatch(name):
             several = self.values.get(counted[1])
-            return None if several is None or any(one.text is None for one in several) else str(len(several))
+            return UNKNOWN if several is None or any(one.text is None for one in several) else str(len(several))
         usual = USUAL.fullmatch(name)
         known = self.values.get(usual[1] if usual else name)
-        if known is not None and all(word.text is not None for word in known):
-            return " ".join(word.text or "" for word in known)
-        put = self.put_in(usual[3]) if usual and known is None else None
-        if usual and usual[2] == "=" and put is not None:
-            self.values[usual[1]] = [Word(put, 0, 0)]
+        if known is not None:
+            return " ".join(word.pieces for word in known)
+        put = self.put_in(usual[3]) if usual else UNKNOWN
+        if usual and usual[2] == "=":
+            self.values[usual[1]] = [word_of(put, 0, 0)]
         return put
 
 
@@ -148,9 +163,12 @@ def _parts(text: str, start: int, end: int) -> Iterator[str]:
             at = close + 1
         elif letter == '"':
             close = closing(text, at, end)
-            yield text[at:close].replace('\\"', '"').replace("\\\n", "")
+            yield ESCAPED.sub(lambda match: ESCAPES[match[1]], text[at:close])
             at = close + 1
         elif letter == "\\":
+            if text.startswith(CONTINUED, at + 1):
+                at = text.index("\n", at) + 1
+                continue
             yield f"'{text[at + 1 : at + 2]}"
             at += 2
         elif text.startswith("$(", at):

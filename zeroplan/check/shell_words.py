@@ -96,10 +96,10 @@ def _end_of_word(text: str, at: int) -> tuple[int, bool]:
             at, is_quoted = (length if close < 0 else close + 1), True
         elif letter == '"':
             at, is_quoted = min(length, closing(text, at, length) + 1), True
-        elif text.startswith("\\\n", at) or letter in " \t\r<>":
+        elif letter in " \t\r<>":
             break
         elif letter == "\\":
-            at += 2
+            at += 3 if text.startswith("\\\r\n", at) else 2
         elif text.startswith("${", at) or letter == "`":
             close = text.find("}" if letter == "$" else "`", at + 1)
             at = length if close < 0 else close + 1
