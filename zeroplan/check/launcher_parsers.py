@@ -17,7 +17,6 @@ from zeroplan.check.finding import said
 from zeroplan.check.shell_variables import UNKNOWN, Word
 
 
-
 class _Options(NamedTuple):
     """Names of a launcher's options, without their dashes."""
 
