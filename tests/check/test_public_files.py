@@ -273,8 +273,8 @@ def test_a_ds_config_in_the_place_of_accelerates(check):
     """Run: ValueError, a `distributed_type` must be specified in the config file."""
     check("ok.json", '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}')
     ran = check("run.sh", "accelerate launch --config_file ok.json t.py\n")
-    assert (ran.code, ran.out) == (2, "")
-    assert "ok.json: found no distributed_type, at which accelerate launch stops" in ran.err
+    assert (ran.code, ran.err) == (1, "")
+    assert "ok.json:1:2: error ZP811: no distributed_type: accelerate launch stops" in ran.out
 
 
 def test_a_dict_whose_batch_is_put_there_later(check):

@@ -20,7 +20,7 @@ def slots_by_host(path: str, content: str) -> dict[str, int]:
         text = raw.strip()
         if not text or text.startswith("#"):
             continue
-        match = re.match(r"(\S+)\s+slots=([0-9]{1,6})(?!\S)", text)  # DeepSpeed too passes over what follows
+        match = re.match(r"(\S+)\s+slots=([0-9]{1,6})(?=[\s,;#]|$)", text)  # DeepSpeed too passes over the rest
         place = f"{path}:{number}"
         if match is None or int(match[2]) == 0 or not match[1].isprintable():
             raise SpecError(place, shown(text), "a host and its GPUs", "worker-1 slots=8")

@@ -12,9 +12,10 @@ from zeroplan.check.arguments import SWITCHES, Arguments
 from zeroplan.check.check import MOST, check, placed
 from zeroplan.check.document import Document
 from zeroplan.check.finding import ADVICE, WARNING, Finding, Hit, said
+from zeroplan.check.finding import path as quoted
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import OtherKindError
-from zeroplan.check.launch import FILE, KIND, PRECISION, SECTION, AccelerateConfig, as_yaml, field_of, inline
+from zeroplan.check.launch import FILE, KIND, PRECISION, SECTION, AccelerateConfig, as_yaml, field_of, in_fields, inline
 from zeroplan.check.named_config import EXPECTED, Beside, CheckedFiles, Made, reached, twice
 from zeroplan.check.rules.launch import LAUNCH_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
@@ -67,9 +68,10 @@ def _stage(name: str, text: str) -> object:
 
 def _in_yaml(finding: Finding) -> Finding:
     """In the words of the file."""
-    return replace(finding, path=field_of(finding.path), write=as_yaml(finding.write))
+    message = in_fields(finding.message)
+    return replace(finding, path=field_of(finding.path), write=as_yaml(finding.write), message=message)
 
 
 def _missing(document: Document, path: str) -> Finding:
-    return placed(document, Hit("ZP811", (SECTION, FILE), f"{said(path)} is not there: Accelerate stops",
+    return placed(document, Hit("ZP811", (SECTION, FILE), f"{quoted(path)} is not there: Accelerate stops",
                                 f"{FILE}: a ds_config.json that is"))  # fmt: skip

@@ -9,7 +9,7 @@ from zeroplan.check.accelerate_file import Overrides, check_launch
 from zeroplan.check.arguments import YAML, Arguments
 from zeroplan.check.check import check
 from zeroplan.check.document import Document
-from zeroplan.check.finding import Finding
+from zeroplan.check.finding import WARNING, Finding
 from zeroplan.check.interpolated import known_of
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import (
@@ -35,6 +35,8 @@ LOG = re.compile(r"^\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:,]+\] \[[A-Z]+\]", re.MULT
 """How a line of DeepSpeed's log begins."""
 EARLY = 50_000
 """Letters of a log that such a line is looked for in."""
+PUT_IN = ("ZP203", "ZP309")
+"""Rules about keys that programs put into a block of their file."""
 WORDS = (
     "base_model", "model", "model_name_or_path", "output_dir", "deepspeed", "deepspeed_config", "distributed_type",
     "compute_environment",
@@ -98,7 +100,14 @@ def _of_kind(
     setting = made(config, replace(setting, reader=reader, reader_is_known=True), None)
     how = {RAW: ", checked as DeepSpeed itself reads it", TRAINER: ', whose "auto" the Trainer fills in'}
     note = f"{document.name}: {Kind.BLOCK.value}{how.get(setting.reader, '')}"
-    return CheckedFiles(check(config, setting), texts, [note])
+    return CheckedFiles([_left_to_others(one) for one in check(config, setting)], texts, [note])
+
+
+def _left_to_others(finding: Finding) -> Finding:
+    """The program whose file it is may put in the batch and the precision before DeepSpeed reads a block of it."""
+    if finding.rule not in PUT_IN:
+        return finding
+    return replace(finding, severity=WARNING, message=f"{finding.message}, if the program puts nothing in")
 
 
 def _without_edits(finding: Finding, name: str) -> Finding:

@@ -24,6 +24,12 @@ def said(value: object) -> str:
     return named(text)
 
 
+def path(name: str) -> str:
+    """The name of a file in quotes, cut in the middle when long, so that its end is there."""
+    half = LONGEST // 2
+    return json.dumps(name if len(name) <= LONGEST else f"{name[: half - 3]}...{name[-half:]}")
+
+
 def number(value: float) -> str:
     """A number in full, a whole one without a point: 1234567, of which `g` would leave 1.23457e+06."""
     whole = isinstance(value, bool) or (isinstance(value, float) and value.is_integer() and abs(value) < EXACT)

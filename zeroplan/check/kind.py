@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from zeroplan.catalog.trainers.tools import TRAINER, tool_of
-from zeroplan.check.arguments import YAML, has_own
+from zeroplan.check.arguments import OWN, YAML, has_own
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import read_json
 from zeroplan.check.launch import is_launch
@@ -45,12 +45,14 @@ CONFLICT = tuple(re.compile(mark, re.MULTILINE) for mark in (r"^<{7} ", r"^={7}$
 """What git leaves where two versions differ."""
 TEMPLATE = re.compile(r"\{[{%][^{}]*[%}]\}")
 """A place where Jinja puts something in, as JSON has none outside of texts."""
-HOSTS = re.compile(r"^[^\s#]+[ \t]+slots=\d", re.MULTILINE)
+HOSTS = re.compile(r"^[ \t]*[^\s#]+[ \t]+slots=\d", re.MULTILINE)
 PLAIN = {
     "dockerfile": "a Dockerfile", "makefile": "a makefile", "justfile": "a justfile", ".md": "Markdown",
     ".toml": "TOML", ".ipynb": "a notebook", ".bat": "a batch file", ".ps1": "a script of PowerShell",
 }  # fmt: skip
 """Parts of the names of files, and what they are."""
+EVERYONES = ("gradient_accumulation_steps", "gradient_clipping", "optimizer", "scheduler")
+"""Keys that files of many trainers have, the last two there as texts."""
 LIKELY = 0.75
 """How near a name is to a key that may have been meant."""
 LOOKED_AT = 100
@@ -108,9 +110,9 @@ def kind_of(document: Document) -> Kind:
         return Kind.OTHER if is_others(config) else Kind.ACCELERATE
     if tool_of(names) is not None:
         return Kind.ARGUMENTS
-    if is_config(config):
-        return Kind.CONFIG
     stated = config.get(DEEPSPEED)
+    if is_config(config) and not (isinstance(stated, dict) and is_config(stated) and not OWN_KEYS & names):
+        return Kind.CONFIG
     if isinstance(stated, dict) and not is_config(stated) and not _may_be_config(stated):
         return Kind.OTHER
     if DEEPSPEED in names and (has_own(config) or not isinstance(stated, dict)):
@@ -139,7 +141,8 @@ def has_no_key(config: Mapping[str, Any]) -> bool:
     """Whether it says something, and nothing that DeepSpeed reads or ever read, nor what may be a slip for that."""
     known = {name: None for one in children() for name in (one.name, *one.aliases)} | dict.fromkeys(REMOVED_KEYS)
     stated = [name for name in config if not name.startswith(COMMENTS)]
-    if not stated or any(name in known for name in stated):
+    shared = [name for name in stated if name in EVERYONES and not isinstance(config[name], dict)]
+    if not stated or any(name in known and name not in shared for name in stated):
         return False
     looked_at = stated[:LOOKED_AT]
     near = sum(bool(difflib.get_close_matches(name.lower(), known, n=1, cutoff=LIKELY)) for name in looked_at)
@@ -170,7 +173,7 @@ def refuse(document: Document, expected: str) -> None:
         line, column = document.place(document.members[DEEPSPEED,].start)
         what = f"deepspeed: with {_first_names(section)}, which are no keys of a ds_config"
         raise OtherKindError(f"{document.name}:{line}:{column}", what, expected)
-    if has_own(config):
+    if has_own(config) and len(config.keys() & (OWN | {DEEPSPEED})) > 1:
         what = f"{TRAINER} that name no DeepSpeed config ({_first_names(config)})"
         raise SpecError(
             document.name, what, "deepspeed: and the name of one",

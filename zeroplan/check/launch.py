@@ -27,6 +27,8 @@ NAMES = {
     "gradient_clipping": "gradient_clipping",
 }  # fmt: skip
 """Fields of Accelerate that stand for keys of ds_config.json."""
+SHORT = {path.rpartition(".")[2]: name for path, name in NAMES.items() if not path.endswith(".device")}
+KEYS = re.compile(r"\b(?:stage3_gather_16bit_weights_on_model_save|offload_(?:param|optimizer))\b")
 DEFAULT_STAGE = 2
 PRECISION = "mixed_precision"
 HALVES = {"fp16": "fp16", "bf16": "bf16", "fp8": "bf16"}
@@ -194,9 +196,13 @@ def field_of(path: str) -> str:
     return f"{SECTION}.{NAMES[path]}" if path in NAMES else SECTION
 
 
+def in_fields(message: str) -> str:
+    """A message about a ds_config with Accelerate's names for its keys."""
+    return KEYS.sub(lambda match: SHORT[match[0]], message)
+
+
 def as_yaml(write: str) -> str:
     """A replacement line for a ds_config.json in the words of deepspeed_config, as far as it has any."""
-    short = {path.rpartition(".")[2]: name for path, name in NAMES.items() if not path.endswith(".device")}
     if write.startswith('"bf16": {"enabled": true}'):
         return "mixed_precision: bf16"
     if write == '"enabled": "auto"':
@@ -204,6 +210,6 @@ def as_yaml(write: str) -> str:
     matches = REPLACED.findall(write)
     if not matches:
         return write
-    if all(name in short for name, _quote, _value in matches):
-        return REPLACED.sub(lambda match: f"{short[match[1]]}: {match[3]}", write)
+    if all(name in SHORT for name, _quote, _value in matches):
+        return REPLACED.sub(lambda match: f"{SHORT[match[1]]}: {match[3]}", write)
     return f"{write} in a {FILE}"

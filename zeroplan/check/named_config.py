@@ -11,12 +11,13 @@ from itertools import islice
 from zeroplan.catalog.trainers.swift_configs import is_own
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
-from zeroplan.check.document import Document
-from zeroplan.check.finding import ADVICE, Finding, Hit, named
+from zeroplan.check.document import Document, ValueNode
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Edit, Finding, Hit, named
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import has_no_key, is_others, refuse, refuse_text
 from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.proposed import tried
+from zeroplan.check.python_words import PythonWord, as_json, python_words
 from zeroplan.check.rules import RULES
 from zeroplan.check.rules.refused_files import REFUSED_CHECKS
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
@@ -69,6 +70,25 @@ def findings_of(
     name: str, text: str, setting: Setting, made: Made, launch: AccelerateConfig | None = None
 ) -> list[Finding]:
     """What is found, with everything that it proposes. Raises `SpecError` for a model's config.json."""
+    findings = _findings_as_written(name, text, setting, made, launch)
+    words = python_words(text)[:MOST]
+    if not words:
+        return findings
+    severity = ERROR if any(one.severity == ERROR for one in findings) else WARNING
+    meant = _findings_as_written(name, as_json(text, words), setting, made, launch)
+    document = Document(name, text, ValueNode(0, len(text), members=[]))
+    return [*(placed(document, _of_python(word, severity)) for word in words), *meant]
+
+
+def _of_python(word: PythonWord, severity: str) -> Hit:
+    what = f"{word.word} is Python's, and no value of JSON"
+    edit = Edit(word.start, word.start + len(word.word), word.write)
+    return Hit("ZP102", (), what, word.write, severity, word.start, (edit,))
+
+
+def _findings_as_written(
+    name: str, text: str, setting: Setting, made: Made, launch: AccelerateConfig | None = None
+) -> list[Finding]:
     try:
         document = read_json(name, text)
     except NotReadableError:

@@ -13,6 +13,9 @@ from zeroplan.deepspeed.keys.key import Key
 from zeroplan.deepspeed.names import ACCELERATE_FILLS
 from zeroplan.deepspeed.values import AUTO, stops
 
+BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu")
+"""Keys at whose "auto" DeepSpeed itself stops."""
+
 ZERO = "zero_optimization"
 OF_THE_TRAINER = ("optimizer.params.betas", "optimizer.params.eps")
 """What the Trainer fills and Accelerate alone does not (accelerate: accelerator.py:_prepare_deepspeed)."""
@@ -46,9 +49,12 @@ RULES: tuple[Rule, ...] = (
 
 
 def accelerate(subject: Subject) -> Iterator[Hit]:
-    """The Trainer makes Accelerate's plugin too; DeepSpeed itself takes the config, so that this is no error there."""
+    """The Trainer makes Accelerate's plugin too. DeepSpeed itself takes a config without, but for a batch that is
+    "auto".
+    """
     if subject.setting.reader in (ACCELERATE, TRAINER) and ZERO not in subject.config:
-        severity = WARNING if subject.setting.reader == TRAINER else ""
+        no_other = subject.setting.reader_is_known or any(subject.config.get(name) == AUTO for name in BATCH)
+        severity = "" if no_other or subject.setting.reader == ACCELERATE else WARNING
         yield Hit("ZP801", (), "no zero_optimization: Accelerate stops, and with it the Trainer",
                   '"zero_optimization": {"stage": 2}', severity)  # fmt: skip
 

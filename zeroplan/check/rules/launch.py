@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
-from zeroplan.check.launch import DEEPSPEED, FILE, PRECISION, SECTION, TOP, AccelerateConfig
+from zeroplan.check.launch import DEEPSPEED, FILE, HALVES, PRECISION, SECTION, TOP, AccelerateConfig
 from zeroplan.check.rule import Rule, launching
 
 LINK = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
@@ -28,6 +28,8 @@ KINDS = (
 """Values of utils/dataclasses.py:DistributedType."""
 LOCAL = "LOCAL_MACHINE"
 PRECISIONS = ("no", "fp16", "bf16", "fp8")
+NEAR = 0.8
+"""How like a key a name is that was meant for it."""
 ON_OR_OFF = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
 """What utils/environment.py:str_to_bool takes."""
 NVME_PATHS = ("offload_optimizer_nvme_path", "offload_param_nvme_path")
@@ -78,12 +80,13 @@ def not_read(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
         return
     for name in config:
         if name not in TOP:
-            near = (difflib.get_close_matches(name, TOP, n=1) or [""])[0]
+            others = [one for one in TOP if one not in config]
+            near = (difflib.get_close_matches(name, others, n=1, cutoff=NEAR) or [""])[0]
             write = f"{near}: ..." if near else f"under {SECTION}" if name in FIELDS else "delete it"
             yield Hit("ZP811", (name,), f"{named(name)} is no key of Accelerate's: accelerate launch stops", write)
     if "distributed_type" not in config:
         yield Hit("ZP811", (SECTION,), "no distributed_type: accelerate launch stops", "distributed_type: DEEPSPEED")
-    elif launch.kind not in KINDS:
+    elif launch.kind not in (*KINDS, None):
         yield Hit("ZP811", ("distributed_type",), f"{said(config['distributed_type'])} for distributed_type: "
                   "accelerate launch stops", "distributed_type: DEEPSPEED")  # fmt: skip
     is_read = launch.is_deepspeed and PRECISION not in launch.overrides
@@ -175,6 +178,10 @@ def initialisation(launch: AccelerateConfig, stage: Any) -> Iterator[Hit]:
 
 
 def without_effect(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
+    for name in HALVES:
+        if isinstance(launch.document.config.get(name), dict):
+            yield Hit("ZP812", (name,), f"{name} here is no section of a ds_config: accelerate launch drops it",
+                      f"mixed_precision: {name}, or the section in the file that {FILE} names")  # fmt: skip
     if launch.fields and not launch.is_deepspeed and launch.kind in KINDS:
         yield Hit("ZP812", ("distributed_type",), f"{SECTION} is not read under distributed_type {launch.kind}",
                   "distributed_type: DEEPSPEED")  # fmt: skip

@@ -208,7 +208,9 @@ def _instead(subject: Subject, entry: Entry, home: tuple[str, ...]) -> str:
     if home:
         return "move it to " + " or ".join(path.rpartition(".")[0] or "the top level" for path in home[:3])
     near = likely(entry, subject.table)
-    return f'"{near}": {_short(entry.value)}' if near and answers.takes(subject, entry, near) else "delete it"
+    is_there = near and subject.stated(f"{entry.section}.{near}" if entry.section else near) is not None
+    takes = near and not is_there and answers.takes(subject, entry, near)
+    return f'"{near}": {_short(entry.value)}' if takes else "delete it"
 
 
 def _short(value: Any) -> str:

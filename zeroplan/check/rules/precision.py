@@ -105,8 +105,11 @@ def fp32(subject: Subject) -> Iterator[Hit]:
     precision = subject.setting.precision
     if subject.setting.reader == TRAINER and arguments is None and is_open(subject.config, precision or "bf16"):
         if precision is None:
-            yield Hit("ZP309", (), "neither fp16 nor bf16: the Trainer adds the one that TrainingArguments turn on, "
-                      "and trains in fp32 without", '"bf16": {"enabled": "auto"}', ADVICE)  # fmt: skip
+            has_fp16 = "fp16" in subject.config
+            what = "no bf16" if has_fp16 else "neither fp16 nor bf16"
+            adds = "it where TrainingArguments do" if has_fp16 else "the one that TrainingArguments turn on"
+            yield Hit("ZP309", (), f"{what}: the Trainer adds {adds}, and trains in fp32 where none is on",
+                      '"bf16": {"enabled": "auto"}', ADVICE)  # fmt: skip
         return
     autos = [part for part in ("fp16", "bf16") if subject.stated(f"{part}.enabled") == AUTO]
     launched = HALVES.get(subject.setting.mixed_precision or "")
