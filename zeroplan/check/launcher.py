@@ -27,6 +27,7 @@ from zeroplan.check.launch import KIND, OPTIONS, PROCESSES, AccelerateConfig, is
 from zeroplan.check.launch_options import ANY, assignments, config_of, options_of, trainer_arguments, value_of
 from zeroplan.check.launcher_parsers import Parsed, parsed
 from zeroplan.check.launcher_refusal import Refusal, refusal
+from zeroplan.check.python_calls import OF_TRL
 from zeroplan.check.ranks import (
     OF_ENVIRONMENT,
     PLAIN,
@@ -48,8 +49,10 @@ LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", 
 PYTHON = re.compile(r"python3\.\d+")
 TOOLS = {"swift": SWIFT, "trl": TRL, "llamafactory-cli": LLAMA_FACTORY}
 """Commands that take the Trainer's arguments with defaults of their own."""
-OF_TRAINER = re.compile(r"TrainingArguments|HfArgumentParser|TrlParser|\b\w*Trainer\(")
+OF_TRAINER = re.compile(rf"TrainingArguments|TrlParser|{OF_TRL.pattern}|\b(?!PPO)\w*Trainer\(")
 """What a script has that takes the Trainer's arguments."""
+OF_TRL_ALONE = ("--num_generations", "--max_completion_length", "--max_prompt_length", "--reward_funcs", "--use_vllm")
+"""Options that TRL's arguments have beside the Trainer's."""
 SWIFTS = re.compile(r"(?:^|[/.])swift[/.]cli[/.](?:sft|pt|rlhf)(?:\.py)?$")
 """The files and modules that `swift` starts itself."""
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
@@ -61,7 +64,8 @@ MODULES = {
 OF_TEXTS = ("ssh", "tmux", "screen", "pdsh", "eval")
 OF_A_TEXT = re.compile("-[a-z]*c")
 CUT = re.compile(
-    r"[ \t]*\\(?:[ \t]+\r?\n|\r?\n(?=[ \t]*(?:#|\r?\n)))(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*(--?[A-Za-z]\S*|\S+\.py)"
+    r"[ \t]*(?:\\(?:[ \t]+\r?\n|\r?\n(?=[ \t]*(?:#|\r?\n)))(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*(--?[A-Za-z]\S*|\S+\.py)"
+    r"|(?:#[^\n]*)?\r?\n[ \t]*(--[A-Za-z]\S*))"
 )
 OF_ITSELF = ("0", "BASH_SOURCE", "BASH_SOURCE[0]")
 """Variables that name the script."""
@@ -170,7 +174,7 @@ def _cut(text: str, command: Command) -> str:
     """The option behind a backslash that a blank, a comment or an empty line follows: the command ends there."""
     last = command.words[-1]
     match = CUT.match(text, last.start if (last.text or "").isspace() else last.end)
-    return match[1] if match else ""
+    return match[1] or match[2] if match else ""
 
 
 def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) -> Launch | None:
@@ -190,7 +194,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     word = training or dict(stated).get("--config")
     file = _arguments_of(word, beside)
     by_file = script is not None and SWIFTS.search(script.text or "") is not None
-    tool = SWIFT if by_file else TOOLS.get(launcher, "")
+    tool = SWIFT if by_file else TOOLS.get(launcher, "") or _tool_of(script, stated, beside)
     arguments, unknown = trainer_arguments(
         document, stated, tool, beside_a_file=training is not None or file is not None
     )  # fmt: skip
@@ -281,6 +285,14 @@ def _of_file(file: Arguments | None) -> Environment:
     """The variables that a file of ms-swift sets where nothing else does (4.6 cli/main.py: parse_yaml_args)."""
     stated = file.document.config.get("ENV") if file is not None and file.tool == SWIFT else None
     return {name: str(stated[name]) for name in VARIABLES if name in stated} if isinstance(stated, dict) else {}
+
+
+def _tool_of(script: Word | None, stated: Sequence[tuple[str, Word]], beside: Beside) -> str:
+    """TRL, where a script that is there has TRL's arguments and not the Trainer's own, or is given such."""
+    file = _reached(script.text, beside) if script is not None and (script.text or "").endswith(".py") else None
+    if file is not None:
+        return TRL if OF_TRL.search(file[1]) and "TrainingArguments" not in file[1] else ""
+    return TRL if any(name in OF_TRL_ALONE for name, _ in stated) else ""
 
 
 def _has_an_accelerator(script: Word, beside: Beside) -> bool:

@@ -11,7 +11,7 @@ from zeroplan.catalog.trainers.tools import TRL
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, LIGHTNING, TRAINER
 
 ARGUMENTS = re.compile(r"\w*TrainingArguments")
-OF_TRL = re.compile(r"(?:SFT|DPO|KTO|ORPO|CPO|GRPO|RLOO|PPO|GKD|Reward|OnlineDPO|PRM|XPO|NashMD|BCO)Config")
+OF_TRL = re.compile(r"\b(?:SFT|DPO|KTO|ORPO|CPO|GRPO|RLOO|PPO|GKD|Reward|OnlineDPO|PRM|XPO|NashMD|BCO)Config\b")
 """TrainingArguments of trl 1.16."""
 AT_STAGE_3 = "zero.Init"
 """The reader where from_pretrained hands the config to DeepSpeed at stage 3, and nobody reads it below (transformers

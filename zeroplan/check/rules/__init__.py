@@ -29,13 +29,14 @@ from zeroplan.check.rules import (
     trainer,
     upgrade,
     values,
+    wrong_steps,
     zero,
 )
 from zeroplan.check.subject import Subject
 
 ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
          integration, machine, model, trainer, overridden, llama_factory, launch, processes,
-         refused_files, older, upgrade, fit)
+         refused_files, older, wrong_steps, upgrade, fit)
 
 RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}
 """Every rule by its id, in order."""

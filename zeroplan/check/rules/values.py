@@ -153,6 +153,7 @@ def hand_read_values(subject: Subject) -> Iterator[Hit]:
         if known is None or entry.section in subject.table.strict or known.path in BATCH:
             continue
         filled = entry.value == AUTO and bool(known.auto) and subject.setting.fills
+        filled = filled or (known.path == "steps_per_print" and subject.setting.fills)  # Accelerate writes infinity
         nothing = entry.name == "bfloat16" and entry.value is None  # null in bf16 is no section
         if not filled and _is_read(subject, known) and (nothing or _stops(known, entry.value)):
             yield _hit(subject, _hand_rule(known, entry.value), entry, known)
