@@ -86,3 +86,76 @@ def test_lion_on_the_host(check, version, stops):
 def test_lines_of_scripts(check, line, rule):
     """ms-swift 3697; LLaMA-Factory 3949, 2974 and 8041 (run: KeyError 'use_muon' at stages 1 to 3)."""
     assert rule in check({"run.sh": f"{line}\n", "ds.json": (STAGE_3 % "").replace('"train_batch_size": 8', '"train_batch_size": "auto"')})
+
+
+AUTO_3 = ('{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, '
+          '"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}')  # fmt: skip
+DPO = "model_name_or_path: x\nstage: %s\nfinetuning_type: %s\npref_loss: %s\nbf16: true\noutput_dir: o\ndeepspeed: ds.json\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "stops"),
+    [(("dpo", "full", "sigmoid"), True), (("dpo", "full", "simpo"), False), (("dpo", "lora", "sigmoid"), False), (("sft", "full", "sigmoid"), False)],
+)
+def test_a_reference_model_is_prepared_before_anybody_fills(check, words, stops):
+    """LLaMA-Factory 2546 and trl 2154, run with trl 0.24's prepare_deepspeed."""
+    said = check({"train.yaml": DPO % words, "ds.json": AUTO_3})
+    assert ('"auto" in optimizer beside a reference model (train.yaml:2)' in said) == stops
+
+
+@pytest.mark.parametrize(("version", "stops"), [("4.52.4", False), ("4.53.0", True), ("4.53.3", True), ("4.54.0", False)])
+def test_a_config_on_the_command_line(check, version, stops):
+    """transformers 39673, run with 4.53.0: argument --deepspeed: invalid dict value; 4.52.4 and 4.54.0 take it."""
+    line = "torchrun --nproc_per_node 8 t.py --output_dir o --bf16 --deepspeed ds.json\n"
+    files = {"run.sh": line, "ds.json": AUTO_3, "requirements.txt": f"transformers=={version}\n"}
+    assert ("error ZP829" in check(files)) == stops
+
+
+@pytest.mark.parametrize(("version", "stops"), [("0.15.1", False), ("0.15.2", True), ("0.19.6", True), ("0.19.7", False)])
+def test_a_whole_host_to_include(check, version, stops):
+    """DeepSpeed 6671, run in each: parse_inclusion_exclusion leaves no slots."""
+    files = {"run.sh": "deepspeed --hostfile hosts --include b t.py --deepspeed ds.json\n", "hosts": "a slots=8\nb slots=8\n", "ds.json": AUTO_3}
+    assert ("error ZP830" in check(files, "--deepspeed", version)) == stops
+    assert "ZP830" not in check({**files, "run.sh": "deepspeed --hostfile hosts --include b:0,1 t.py --deepspeed ds.json\n"}, "--deepspeed", version)
+
+
+@pytest.mark.parametrize(("version", "stops"), [("0.18.8", True), ("0.18.9", False)])
+def test_super_offload_of_the_releases_that_brought_it(check, version, stops):
+    """DeepSpeed 7925 and 7905, read in superoffload_stage3.py."""
+    text = STAGE_3 % ', "offload_optimizer": {"device": "cpu", "super_offload": true}'
+    assert ("warning ZP528" in check({"ds.json": text}, "--deepspeed", version)) == stops
+
+
+def test_a_model_alone_that_is_resumed(check):
+    """LLaMA-Factory 5497: deepspeed_load_checkpoint finds no global_step folder, and stops."""
+    text = "output_dir: o\nsave_only_model: true\nresume_from_checkpoint: true\nbf16: true\nper_device_train_batch_size: 8\ndeepspeed: ds.json\n"
+    assert "warning ZP817: resume_from_checkpoint true and save_only_model" in check({"train.yaml": text, "ds.json": AUTO_3})
+
+
+def test_an_option_on_a_line_of_its_own(check):
+    """ms-swift 5989: the line before it has no backslash."""
+    line = "NPROC_PER_NODE=8 swift sft --model x --torch_dtype bfloat16 --deepspeed zero2 \\\n  --max_steps 10\n  --lora_rank 8\n"
+    assert "ZP828: the command ends before --lora_rank" in check({"run.sh": line})
+
+
+@pytest.mark.parametrize("reader", ["hf", "accelerate"])
+def test_a_value_that_accelerate_replaces(check, reader):
+    """accelerate 1.15 utils/dataclasses.py: steps_per_print becomes infinity whatever it says, run with the Trainer."""
+    text = AUTO_3.replace("{", '{"steps_per_print": "auto", ', 1)
+    assert "ZP109" not in check({"ds.json": text}, "--for", reader)
+    assert "error ZP109" in check({"ds.json": text.replace('"auto"', "8").replace('"steps_per_print": 8', '"steps_per_print": "auto"')},
+                                  "--for", "deepspeed")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "stops"),
+    [
+        ("a = TrlParser((GRPOConfig,))\n", "--output_dir o", False), ("a = HfArgumentParser(TrainingArguments)\n", "--output_dir o", True),
+        (None, "--output_dir o --num_generations 8", False),
+    ],
+)  # fmt: skip
+def test_scripts_of_trl_train_in_bf16(check, code, line, stops):
+    """trl 0.24 and later: bf16 is true where nothing is said; transformers' own is false."""
+    launch = "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 2\ndeepspeed_config: {zero_stage: 2}\n"
+    files = {"run.sh": f"accelerate launch --config_file a.yaml t.py {line}\n", "a.yaml": launch, **({"t.py": code} if code else {})}
+    assert ("ZP620" in check(files)) == stops

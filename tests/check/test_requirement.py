@@ -45,6 +45,11 @@ def project(tmp_path, monkeypatch):
         ("requirements.txt", "deepspeed==0.9.5\n", "requirements.txt:1", None),
         ("requirements.txt", "deepspeed>=0.20\n", "requirements.txt:1", None),
         ("configs/requirements.txt", "deepspeed==0.16.9\n", "configs/requirements.txt:1", "0.16.9"),
+        ("pyproject.toml", '[tool.poetry.dependencies.deepspeed]\noptional = true\nversion = "^0.16.4"\n', "pyproject.toml:3", "0.16.9"),
+        ("requirements.txt", "https://x.y/z/deepspeed-0.16.4+cu124-cp311-cp311-linux_x86_64.whl\n", "requirements.txt:1", "0.16.4"),
+        ("requirements.txt", "deepspeed @ https://x.y/deepspeed-0.16.5.tar.gz\n", "requirements.txt:1", "0.16.5"),
+        ("Dockerfile", "ARG DS=0.16.1\nRUN pip install deepspeed==${DS}\n", "Dockerfile:2", "0.16.1"),
+        ("pixi.toml", '[pypi-dependencies]\ndeepspeed = "==0.17.1"\n', "pixi.toml:2", "0.17.1"),
     ],
 )  # fmt: skip
 def test_how_people_write_it(project, name, text, place, version):
@@ -154,3 +159,18 @@ def test_what_an_older_accelerate_fills_in(project, zeroplan, tmp_path):
     for later in (("--accelerate", "1.15.0"), ("--accelerate", "0.31.0", "--deepspeed", "0.18.3")):
         assert "ZP814" not in zeroplan(*check, *later).out
     assert "--accelerate: found 'new', expected a version; write --accelerate 1.15.0" in zeroplan(*check, "--accelerate", "new").err
+
+
+def test_a_file_that_pip_reads_there(project, tmp_path):
+    (tmp_path / "base.list").write_text("deepspeed==0.16.2\n")
+    required = project("requirements.txt", "torch\n-r base.list\n")
+    assert (required.place, required.version) == ("base.list:1", "0.16.2")
+
+
+def test_a_file_that_reads_itself(project):
+    assert project("requirements.txt", "-r requirements.txt\n") is None
+
+
+def test_a_file_that_windows_wrote(project, tmp_path):
+    (tmp_path / "requirements.txt").write_bytes("deepspeed==0.16.3\r\n".encode("utf-16"))
+    assert requirement_of("configs/ds.json").version == "0.16.3"

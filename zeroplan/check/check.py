@@ -38,7 +38,7 @@ def check(document: Document, setting: Setting) -> list[Finding]:
     hits = [hit for rule in CHECKS for hit in _hits(rule, subject)]
     if setting.planned is not None and not any(_severity(hit) == ERROR for hit in hits):
         hits += [hit for rule in COUNTED for hit in _hits(rule, subject)]
-    findings = [placed(document, hit) for hit in _without_echoes(hits) if _is_current(hit, setting)]
+    findings = [placed(document, hit) for hit in _without_echoes(hits) if is_current(hit, setting)]
     return sorted(findings, key=lambda one: (one.line, one.column, SEVERITIES.index(one.severity), one.rule))
 
 
@@ -75,7 +75,8 @@ def _severity(hit: Hit) -> str:
     return hit.severity or RULES[hit.rule].severity
 
 
-def _is_current(hit: Hit, setting: Setting) -> bool:
+def is_current(hit: Hit, setting: Setting) -> bool:
+    """Whether the release that is asked for does what the rule says."""
     rule = RULES[hit.rule]
     return is_within(setting.version, rule.since, rule.until)
 

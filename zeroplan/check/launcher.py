@@ -114,6 +114,8 @@ class Launch(NamedTuple):
     cut: str = ""
     """The first word that a backslash with something behind it leaves out."""
     has_script: bool = True
+    options: Mapping[str, str | None] = MappingProxyType({})
+    """The launcher's own, as its parser has them."""
 
     @property
     def named(self) -> Word | None:
@@ -222,7 +224,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         None if unknown else arguments, unknown, _overrides(of_accelerate),
         next((name for name in OTHERS if name in of_accelerate and reader == ACCELERATE), ""),
         training, command.words[line.at].start, refusal(launcher, line.parsed, hosts), environment, command.folder,
-        _cut(document.text, command), script is not None,
+        _cut(document.text, command), script is not None, line.parsed.options,
     )  # fmt: skip
 
 

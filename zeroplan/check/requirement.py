@@ -20,10 +20,15 @@ LOCKS = ("poetry.lock", "uv.lock", "pdm.lock", "pylock.toml", "Pipfile.lock")
 EXACT = re.compile(r"={2,3}([0-9]+(?:\.[0-9]+)*)")
 FILES = (
     *LOCKS, "requirements*.txt", "requirements*.in", "constraints*.txt", "pyproject.toml", "Pipfile",
-    "environment*.yml", "environment*.yaml", "setup.py", "setup.cfg", "*Dockerfile*", "*.dockerfile",
+    "environment*.yml", "environment*.yaml", "pixi.toml", "setup.py", "setup.cfg", "*Dockerfile*", "*.dockerfile",
 )  # fmt: skip
 """Where versions are required, the exact ones first."""
 LARGEST = 16_000_000
+INCLUDED = re.compile(r"^\s*(?:-r|--requirement|-c|--constraint)[ =]\s*(\S+)", re.MULTILINE)
+"""Another file that pip reads there."""
+DEEPEST = 3
+"""Such files within one another."""
+SET_BY_DOCKER = re.compile(r"^\s*(?:ARG|ENV)\s+(\w+)[= ][\"']?([\w.+-]+)", re.MULTILINE | re.IGNORECASE)
 COMMENT = re.compile(r"(?:^|\s)#(?!egg=).*$")
 PROSE = re.compile(r"\s*(?:description|name|title|summary|keywords)\s*=")
 """Keys of pyproject.toml with words for people."""
@@ -47,6 +52,10 @@ class Patterns(NamedTuple):
     conda: re.Pattern[str]
     source: re.Pattern[str]
     """git+https://github.com/deepspeedai/DeepSpeed@v0.16.4."""
+    wheel: re.Pattern[str]
+    """The address or name of a wheel, or of a source archive."""
+    table: re.Pattern[str]
+    """[tool.poetry.dependencies.deepspeed], with a version below it."""
     locked: re.Pattern[str]
     locked_json: re.Pattern[str]
 
@@ -61,6 +70,14 @@ def _patterns(package: str) -> Patterns:
         ),
         re.compile(rf"^\s*-\s*(?:[\w.-]+::)?{package}(?:\s*=\s*|\s+)(?P<all>\d[\w.*]*)"),
         re.compile(rf"{package}[\w.-]*(?:\.git)?@v?(?P<all>\d+\.\d+\.\d+)\b", re.IGNORECASE),
+        re.compile(
+            rf"\b{package}-(?P<all>\d+\.\d+\.\d+)[\w.+%]*?(?:-[\w.]+-[\w.]+-[\w.]+\.whl|\.tar\.gz)", re.IGNORECASE
+        ),
+        re.compile(
+            rf"""^\[tool\.poetry\.(?:group\.[\w-]+\.)?dependencies\.{package}\][ \t]*\n(?:[^\[\n]*\n)*?"""
+            r"""version[ \t]*=[ \t]*["'](?P<all>[~^]?[=<>!]*\s*\d[\w.,*<>=! ]*)["']""",
+            re.MULTILINE,
+        ),
         re.compile(rf"""name\s*=\s*"{package}"\s*\n\s*version\s*=\s*"(?P<all>[^"\n]+)\""""),
         re.compile(rf""""{package}"\s*:\s*\{{[^{{}}]*?"version"\s*:\s*"==(?P<all>[^"\n]+)\""""),
     )
@@ -119,14 +136,9 @@ def _in_folder(folder: str, here: str, package: str) -> Requirement | None:
     return next((requirement for path in paths for requirement in _in_file(path, here, package)), None)
 
 
-def _in_file(path: str, here: str, package: str) -> Iterator[Requirement]:
-    """The first line that says a version."""
-    try:
-        if os.path.getsize(path) > LARGEST or not os.path.isfile(path):
-            return
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            text = stream.read()
-    except OSError:
+def _in_file(path: str, here: str, package: str, depth: int = 0) -> Iterator[Requirement]:
+    """Each line that says a version, and what files say that pip reads there."""
+    if (text := _text(path)) is None:
         return
     place = os.path.relpath(path, here)
     if os.path.basename(path) in LOCKS:
@@ -140,6 +152,27 @@ def _in_file(path: str, here: str, package: str) -> Iterator[Requirement]:
             continue
         if specifiers := _specifiers(_patterns(package), stated):
             yield _requirement(package, specifiers, place, number)
+    if match := _patterns(package).table.search(text):
+        at = text.count("\n", 0, match.start("all")) + 1
+        yield _requirement(package, _of_poetry("".join(match["all"].split())), place, at)
+    for name in INCLUDED.findall(text) if depth < DEEPEST and path.endswith((".txt", ".in")) else ():
+        yield from _in_file(os.path.join(os.path.dirname(path), name), here, package, depth + 1)
+
+
+def _text(path: str) -> str | None:
+    """What a file says, with what a Dockerfile sets put in; None where it cannot be read."""
+    try:
+        if os.path.getsize(path) > LARGEST or not os.path.isfile(path):
+            return None
+        with open(path, "rb") as stream:
+            content = stream.read()
+    except OSError:
+        return None
+    text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", errors="replace")
+    if "dockerfile" in os.path.basename(path).lower():
+        for name, value in SET_BY_DOCKER.findall(text):
+            text = text.replace(f"${{{name}}}", value).replace(f"${name}", value)
+    return text
 
 
 def _specifiers(patterns: Patterns, line: str) -> str:
@@ -151,7 +184,7 @@ def _specifiers(patterns: Patterns, line: str) -> str:
     if match := patterns.conda.search(line):
         number = match["all"]
         return f"=={number}" if number.endswith(".*") or number.count(".") > 1 else f"=={number}.*"
-    if match := patterns.source.search(line):
+    if match := patterns.source.search(line) or patterns.wheel.search(line):
         return f"=={match['all']}"
     return ""
 

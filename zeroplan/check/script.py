@@ -7,7 +7,7 @@ from itertools import islice
 
 from zeroplan.catalog.trainers.swift_configs import own_config
 from zeroplan.catalog.trainers.trl_configs import own_launch
-from zeroplan.check.check import MOST, placed
+from zeroplan.check.check import MOST, is_current, placed
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.files import check_config_file
 from zeroplan.check.finding import ERROR, Hit, said
@@ -40,7 +40,8 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
     for launch in launches(name, text, beside):
         beside_it = within(launch.folder, beside)
         word, where = launch.named, f"{name}:{launch.line}"
-        of_processes = [placed(document, hit) for rule in PROCESS_CHECKS for hit in rule(launch)]
+        hits = (hit for rule in PROCESS_CHECKS for hit in rule(launch) if is_current(hit, setting))
+        of_processes = [placed(document, hit) for hit in hits]
         checked.findings += of_processes if launch.config is not None or word is None else []
         if word is None and launch.cut:
             continue

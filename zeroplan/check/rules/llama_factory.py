@@ -13,6 +13,7 @@ from zeroplan.check.finding import ERROR, Hit
 from zeroplan.check.rule import Rule, arguing
 from zeroplan.check.rules.names import STAGE_2, STAGE_3
 from zeroplan.check.subject import Subject
+from zeroplan.deepspeed.values import AUTO
 
 AT_STAGE_3 = ("predict_with_generate", "pissa_init", "pure_bf16", "use_unsloth", "use_kt")
 """Refused at stage 3 alone."""
@@ -25,7 +26,8 @@ MUON = "use_muon"
 BITS, METHOD, MODEL = "quantization_bit", "quantization_method", "model_name_or_path"
 QUANTIZED = re.compile(r"-(?:awq|gptq)(?:-int[348])?$|-(?:bnb-)?4bit$|-int[48]$", re.IGNORECASE)
 """Ends of the names of models that are published as quantized weights."""
-WORDS = (*AT_STAGE_3, *ANYWHERE, BADAM, MUON, "badam_mode", BITS, METHOD, MODEL)
+OF_PREFERENCES = ("stage", "pref_loss", "finetuning_type", "ref_model")
+WORDS = (*AT_STAGE_3, *ANYWHERE, BADAM, MUON, "badam_mode", BITS, METHOD, MODEL, *OF_PREFERENCES)
 LINK = "https://github.com/hiyouga/LLaMA-Factory/blob/main/src/llamafactory/hparams/parser.py"
 FILE = "{model_name_or_path: x, finetuning_type: lora, bf16: true, per_device_train_batch_size: 8%s}"
 
@@ -66,6 +68,22 @@ def refused(subject: Subject) -> Iterator[Hit]:
                   "LLaMA-Factory stops", write)  # fmt: skip
 
 
+def beside_a_reference(subject: Subject) -> Iterator[Hit]:
+    """A reference model is prepared with the config before the Trainer fills it (trl 0.24, which LLaMA-Factory 0.9.5
+    wants: trainer/utils.py:prepare_deepspeed, run).
+    """
+    arguments = subject.setting.trainer_arguments
+    if arguments is None or arguments.tool != LLAMA_FACTORY or subject.facts.stage != 3:
+        return
+    compares = arguments.stated("stage") in ("dpo", "kto") and arguments.stated("pref_loss") not in ("orpo", "simpo")
+    has_one = arguments.stated("finetuning_type") == "full" or arguments.stated("ref_model")
+    for name in ("optimizer", "scheduler") if compares and has_one else ():
+        section = subject.config.get(name)
+        if isinstance(section, dict) and AUTO in (section.get("params") or {}).values():
+            yield Hit("ZP820", (name,), f'"auto" in {name} beside a reference model ({arguments.place("stage")}): '
+                      "it is prepared before anybody fills that, and DeepSpeed stops", "delete it")  # fmt: skip
+
+
 def _quantized(arguments: Arguments) -> str:
     """What says that weights are loaded quantized, but for bitsandbytes' 4 bits, the only ones that it takes there."""
     bits, method, model = (arguments.stated(name) for name in (BITS, METHOD, MODEL))
@@ -87,4 +105,4 @@ def refused_by_v1(subject: Subject) -> Iterator[Hit]:
         yield Hit("ZP820", ("scheduler",), "a scheduler beside that of LLaMA-Factory v1: Accelerate stops", "delete it")
 
 
-CHECKS = (refused, refused_by_v1)
+CHECKS = (refused, beside_a_reference, refused_by_v1)

@@ -46,6 +46,13 @@ RULES: tuple[Rule, ...] = (
         ISSUE + "7199",
     ),
     Rule(
+        "ZP528", WARNING, "SuperOffload in the releases that brought it",
+        "runtime/superoffload/superoffload_stage3.py of 0.18.0 to 0.18.8, read: KeyError 0, param_groups[0]",
+        example(STAGE_3 % ', "offload_optimizer": {"device": "cpu", "super_offload": true}', version="0.18.8"),
+        example(STAGE_3 % ', "offload_optimizer": {"device": "cpu", "super_offload": true}', version="0.18.9"),
+        ISSUE + "7925", since="0.18.0", until="0.18.9",
+    ),
+    Rule(
         "ZP716", WARNING, "hpZ in releases that do not bring loaded weights into it",
         "runtime/zero/partition_parameters.py of 0.18.3, run: other losses before it",
         example(STAGE_3 % ', "zero_hpz_partition_size": 2', version="0.17.6", reader=TRAINER),
@@ -84,6 +91,14 @@ def adapters_not_reentrant(subject: Subject) -> Iterator[Hit]:
                       "use_reentrant: true, or deepspeed>=0.19.3")  # fmt: skip
 
 
+def super_offload(subject: Subject) -> Iterator[Hit]:
+    path = f"{ZERO}.offload_optimizer.super_offload"
+    if subject.facts.stage == 3 and subject.facts.stated(path) is True:
+        yield Hit("ZP528", subject.spelled(path), f"SuperOffload of DeepSpeed {subject.setting.version} stops where a "
+                  "rank's parameters fit in one sub_group_size, and steps one group of the optimizer's alone",
+                  "deepspeed>=0.18.9")  # fmt: skip
+
+
 def tensor_parallel_unknown(subject: Subject) -> Iterator[Hit]:
     setting, size = subject.setting, subject.facts.stated(AUTOTP)
     if setting.accelerate is None or setting.reader not in (TRAINER, ACCELERATE):
@@ -93,4 +108,4 @@ def tensor_parallel_unknown(subject: Subject) -> Iterator[Hit]:
                   "get other batches, and DeepSpeed stops", "accelerate>=1.6")  # fmt: skip
 
 
-CHECKS = (built_by_zero_init, adapters_not_reentrant, tensor_parallel_unknown)
+CHECKS = (built_by_zero_init, adapters_not_reentrant, super_offload, tensor_parallel_unknown)

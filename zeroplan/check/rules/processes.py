@@ -32,6 +32,13 @@ RULES: tuple[Rule, ...] = (
         "https://www.deepspeed.ai/getting-started/",
     ),
     Rule(
+        "ZP830", ERROR, "A whole host to --include in releases that leave it out",
+        "launcher/runner.py:parse_inclusion_exclusion of 0.15.2 to 0.19.6, run: no slots",
+        Example(DEEPSPEED_LINE % "--include worker-1", (("version", "0.19.6"),), file="run.sh"),
+        Example(DEEPSPEED_LINE % "--include worker-1:0,1", (("version", "0.19.6"),), file="run.sh"),
+        "https://github.com/deepspeedai/DeepSpeed/issues/6671", since="0.15.2", until="0.19.7",
+    ),
+    Rule(
         "ZP828", WARNING, "A command that ends before its options do", "run in bash 5: they are a command of their own",
         Example("deepspeed train.py --deepspeed ds.json \\\n  # --bf16 \\\n  --lr 1e-5\n", file="run.sh"),
         Example("deepspeed train.py --deepspeed ds.json \\\n  --lr 1e-5\n", file="run.sh"),
@@ -71,6 +78,14 @@ def of_launcher(launch: Launch) -> Iterator[Hit]:
                   offset=launch.start)  # fmt: skip
 
 
+def whole_hosts(launch: Launch) -> Iterator[Hit]:
+    hosts = (launch.options.get("include") or "").split("@") if launch.launcher == "deepspeed" else []
+    whole = [name for name in hosts if name and ":" not in name]
+    if whole:
+        yield Hit("ZP830", (), f"--include {whole[0]} without its slots: these releases start nothing there",
+                  f"--include {whole[0]}:0,1,2,3, or deepspeed>=0.19.7", offset=launch.start)  # fmt: skip
+
+
 def cut_off(launch: Launch) -> Iterator[Hit]:
     if launch.cut:
         loses = "" if launch.named and launch.has_script else ERROR
@@ -79,6 +94,6 @@ def cut_off(launch: Launch) -> Iterator[Hit]:
         yield Hit("ZP828", (), what, write, loses, offset=launch.start)
 
 
-PROCESS_CHECKS = (of_swift, of_llama_factory, of_launcher, cut_off)
+PROCESS_CHECKS = (of_swift, of_llama_factory, of_launcher, whole_hosts, cut_off)
 CHECKS = ()
 """None that asks a ds_config."""
