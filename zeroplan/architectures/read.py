@@ -48,7 +48,7 @@ class ModelClass(NamedTuple):
 
 def named(content: Mapping[str, Any], place: str) -> ModelClass:
     """The family and class by `model_type` and `architectures`; both must mean the same where both are known."""
-    model_type, architecture = _stated_type(content.get("model_type"), place), _stated_architecture(content, place)
+    model_type, architecture = _stated_type(content, place), _stated_architecture(content, place)
     if model_type in FAMILIES:
         if architecture and architecture not in accepted_architectures(model_type):
             raise _another_class(architecture, model_type, place)
@@ -67,10 +67,12 @@ def named(content: Mapping[str, Any], place: str) -> ModelClass:
     return ModelClass(like, architecture, f"model_type {model_type} read as {like}, the family of {architecture}")
 
 
-def _stated_type(model_type: object, place: str) -> str:
+def _stated_type(content: Mapping[str, Any], place: str) -> str:
+    model_type = content.get("model_type")
     if not isinstance(model_type, str) or not NAME.fullmatch(model_type):
         found = "no model_type" if model_type is None else f"model_type = {shown(model_type)}"
-        raise SpecError(place, found, "the name of a model family", '"model_type": "llama"')
+        like = "gpt2" if "n_embd" in content else "llama"
+        raise SpecError(place, found, "the name of a model family", f'"model_type": "{like}"')
     return model_type
 
 
@@ -100,7 +102,7 @@ def _another_class(architecture: str, model_type: str, place: str) -> SpecError:
 
 def config_class(model_type: object, place: str) -> type[Config]:
     """The config class of a described `model_type`. Raises `SpecError`."""
-    stated = _stated_type(model_type, place)
+    stated = _stated_type({"model_type": model_type}, place)
     if stated not in FAMILIES:
         raise SpecError(place, f"model_type = {shown(stated)}", f"a family that is described: {', '.join(FAMILIES)}")
     return family(stated)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import islice
 
-from zeroplan.catalog.trainers.swift_configs import own_config
+from zeroplan.catalog.trainers.swift_configs import of_older, own_config
 from zeroplan.catalog.trainers.trl_configs import own_launch
 from zeroplan.check.check import MOST, is_current, placed
 from zeroplan.check.document import Document, ValueNode
@@ -48,7 +48,8 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
         if word is None or word.text is None:
             left_out.append((where, "a config whose name follows from what no line sets"))
         elif (file := _written(word.text, launch) or beside_it(word.text) or _of_package(word.text, launch)) is None:
-            left_out.append((where, f"{said(word.text)}, which is not there"))
+            older = of_older(word.text) if launch.config is word else ""
+            left_out.append((where, f"{said(word.text)}, which is not there{older}"))
         else:
             try:
                 inner = _given(launch, file, setting, beside_it, made)

@@ -25,6 +25,12 @@ def is_own(name: str) -> bool:
     return name.removesuffix(SUFFIX) in OWN and name.endswith(SUFFIX)
 
 
+def of_older(name: str) -> str:
+    """What a name of ms-swift 2 is called since, to go behind a message; "" for any other name."""
+    since = name.removeprefix("default-").replace("-", "_")
+    return f" (ms-swift 2's name; {since} since 3.0)" if name.startswith("default-") and since in OWN else ""
+
+
 def own_config(name: object, puts: Mapping[str, Any] | None = None) -> tuple[str, str] | None:
     """What findings call such a config, and its text; None for any other name. `puts`: keys that are put into it."""
     if not isinstance(name, str) or name not in OWN:

@@ -80,7 +80,7 @@ def refused_sizes(subject: Subject) -> Iterator[Hit]:
     wrong = [name for name in BATCH if name not in (*autos, *filled) and not _is_size(sizes[name])]
     for name in autos:
         yield Hit("ZP207", (name,), f'"auto" in {name}: DeepSpeed stops, only the Trainer and Accelerate fill it',
-                  f'"{name}": {_instead(subject, name, sizes)}')  # fmt: skip
+                  _in_place_of_auto(subject, name, sizes))  # fmt: skip
     for name in wrong:
         word = sizes[name]
         if isinstance(word, str) and word.isalpha() and word.isupper():
@@ -99,6 +99,14 @@ def refused_sizes(subject: Subject) -> Iterator[Hit]:
         yield from _beside_filled(sizes)
     if not (filled or autos or wrong):
         yield from _arithmetic(subject, sizes)
+
+
+def _in_place_of_auto(subject: Subject, name: str, sizes: dict[str, Any]) -> str:
+    """The lines go together where all three are "auto": the total follows from the other two."""
+    if name == TOTAL and AUTO in (sizes[MICRO], sizes[STEPS]):
+        return "delete it"
+    value = "1" if name == STEPS and not _is_size(sizes[TOTAL]) else _instead(subject, name, sizes)
+    return f'"{name}": {value}'
 
 
 def _instead(subject: Subject, name: str, sizes: dict[str, Any]) -> str:

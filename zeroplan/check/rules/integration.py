@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, said
 from zeroplan.check.rule import ISSUE, Rule, example
+from zeroplan.check.rules.elsewhere import likely
 from zeroplan.check.rules.names import OK, STAGE_2
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER
 from zeroplan.check.subject import Subject
@@ -82,10 +83,20 @@ def unfilled_autos(subject: Subject) -> Iterator[Hit]:
             does = "Accelerate stops" + (", and with it the Trainer" if subject.setting.reader == TRAINER else "")
         value = known.default if known is not None else None
         write = f'"{path[-1]}": {said(value)}' if isinstance(value, int) else "delete it"
+        if known is None and (meant := _meant(subject, path)):
+            write = f'"{meant}": "auto"'
         if known is not None and known.path in OF_THE_TRAINER:
             yield Hit("ZP804", path, '"auto" here: the Trainer fills it, Accelerate alone stops', write)
             continue
         yield Hit("ZP804", path, f'nothing fills "auto" here: {does}', write, ERROR if fills else "")
+
+
+def _meant(subject: Subject, path: tuple[str, ...]) -> str:
+    """The key that a slip was to be, where the Trainer fills that; "" for none."""
+    entry = next((one for one in subject.entries if one.path == path), None)
+    near = likely(entry, subject.table) if entry is not None else ""
+    known = subject.table.keys.get(f"{entry.section}.{near}".strip(".")) if entry is not None and near else None
+    return near if known is not None and known.auto and subject.stated(known.path) is None else ""
 
 
 def _is_meant(subject: Subject, path: str, known: Key | None) -> bool:

@@ -46,5 +46,7 @@ NOT_OPTIMIZERS: dict[str, str] = {
 IGNORED_KEYS: dict[str, str] = {
     "aio.thread_count": "aio.intra_op_parallelism",
     "lr_scheduler": "scheduler",
+    "load_universal_checkpoint": "checkpoint.load_universal",
+    "use_node_local_storage": "checkpoint.use_node_local_storage",
 }
 """Spellings that are ignored without a word, and what is read instead."""
