@@ -131,3 +131,28 @@ def test_a_hostfile_as_deepspeed_reads_it(check, tmp_path, line):
     (tmp_path / "run.sh").write_text("deepspeed --hostfile hosts t.py --deepspeed ds.json\n")
     ran = check("ds.json", f'{{{BATCH}, "bf16": {{"enabled": true}}, "zero_optimization": {{"stage": 1}}}}', "run.sh")
     assert "ZP827" not in ran.out
+
+
+NESTED = "trainer:\n  name: x\n  strategy:\n    %s\n"
+BLOCK = "config: {zero_optimization: {stage: 5}, train_micro_batch_size_per_gpu: 1, bf16: {enabled: true}}"
+
+
+def test_a_config_in_a_section_of_another_program(check):
+    ran = check("run.yaml", NESTED % BLOCK)
+    assert "run.yaml:4:34: error ZP401" in ran.out
+    assert "run.yaml: a ds_config under trainer.strategy.config:" in ran.out
+
+
+def test_training_arguments_in_a_section(check, tmp_path):
+    """HfArgumentParser.parse_dict of that section: the batch differs, and the Trainer stops."""
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}')
+    ran = check("run.yaml", "data: {path: x}\ntraining_args:\n  output_dir: o\n  bf16: true\n  per_device_train_batch_size: 8\n  deepspeed: ds.json\n")
+    assert "error ZP205" in ran.out
+    assert "run.yaml: TrainingArguments under training_args:" in ran.out
+
+
+@pytest.mark.parametrize("block", ["config: {zero_optimization: true, stage: 2}", "config: {type: deepspeed, zero_optimization: {stage: 3}}"])
+def test_options_of_a_strategy_are_no_config(check, block):
+    """Lightning's DeepSpeedStrategy and Ludwig's have them."""
+    ran = check("run.yaml", NESTED % block)
+    assert (ran.code, ran.out) == (2, "")

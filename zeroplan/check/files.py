@@ -10,6 +10,7 @@ from zeroplan.check.arguments import YAML, Arguments
 from zeroplan.check.check import check
 from zeroplan.check.document import Document
 from zeroplan.check.finding import WARNING, Finding
+from zeroplan.check.inner import Inner, inner
 from zeroplan.check.interpolated import known_of
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import (
@@ -75,7 +76,8 @@ def other_json(name: str, text: str) -> Document | None:
     except NotReadableError:
         return None
     kind = kind_of(document)
-    return None if kind is Kind.CONFIG or (kind is Kind.OTHER and DEEPSPEED not in document.config) else document
+    is_nothing = kind is Kind.OTHER and DEEPSPEED not in document.config and inner(document) is None
+    return None if kind is Kind.CONFIG or is_nothing else document
 
 
 def _of_kind(
@@ -86,20 +88,43 @@ def _of_kind(
         return check_launch(AccelerateConfig(document, dict(overrides)), setting, beside, made)
     if kind is Kind.ARGUMENTS:
         return check_training(Arguments(document), setting, beside, made)
+    if kind is Kind.OTHER and (part := inner(document)) is not None:
+        return _of_part(part, setting, beside, made)
     if kind is Kind.OTHER:
         refuse(document, EXPECTED)
-    known = known_of(document if kind is Kind.CONFIG else block(document), by_another=kind is Kind.BLOCK)
+    if kind is Kind.BLOCK:
+        return _of_block(block(document), DEEPSPEED, setting, made)
+    known = known_of(document)
     config = known.document
     if known.unknown:
         (line, _path), *_others = known.unknown
         note = f"{document.name}:{line}: {decided('what ${...} stands for', known.unknown)}"
         return CheckedFiles(alone(config, setting, made), texts, [note])
-    if kind is Kind.CONFIG:
-        return CheckedFiles(check(config, made(config, setting, None)), texts)
+    return CheckedFiles(check(config, made(config, setting, None)), texts)
+
+
+def _of_part(part: Inner, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+    """A section of another program's file."""
+    if part.is_config:
+        return _of_block(part.document, part.path, setting, made)
+    document = part.document
+    checked = check_training(Arguments(document), setting, beside, made)
+    checked.notes.append(f"{document.name}: TrainingArguments under {part.path}:")
+    return checked
+
+
+def _of_block(document: Document, path: str, setting: Setting, made: Made) -> CheckedFiles:
+    """A ds_config in another program's file."""
+    known, texts = known_of(document, by_another=True), {document.name: document.text}
+    config = known.document
+    if known.unknown:
+        (line, _path), *_others = known.unknown
+        note = f"{document.name}:{line}: {decided('what ${...} stands for', known.unknown)}"
+        return CheckedFiles(alone(config, setting, made), texts, [note])
     reader = guessed(config.config)
     setting = made(config, replace(setting, reader=reader, reader_is_known=True), None)
     how = {RAW: ", checked as DeepSpeed itself reads it", TRAINER: ', whose "auto" the Trainer fills in'}
-    note = f"{document.name}: {Kind.BLOCK.value}{how.get(setting.reader, '')}"
+    note = f"{document.name}: a ds_config under {path}:{how.get(setting.reader, '')}"
     return CheckedFiles([_left_to_others(one) for one in check(config, setting)], texts, [note])
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from zeroplan.catalog.files import LARGEST_CONFIG, beside, read_text
 from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.check.arguments import YAML
+from zeroplan.check.inner import inner
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import DEEPSPEED, JSON, OWN_KEYS, SCRIPT, Kind, kind_of, read_document
 from zeroplan.check.launch import AccelerateConfig
@@ -82,7 +83,7 @@ def _has_config(path: str) -> bool:
     if kind is Kind.ARGUMENTS:
         is_file = isinstance(stated, str) and (stated.endswith(JSON) or tool_of(document.config) is not None)
         return is_file or isinstance(stated, dict)
-    return kind is not Kind.OTHER
+    return kind is not Kind.OTHER or inner(document) is not None
 
 
 def _writes_config_out(path: str) -> bool:

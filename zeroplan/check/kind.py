@@ -113,7 +113,7 @@ def kind_of(document: Document) -> Kind:
     stated = config.get(DEEPSPEED)
     if is_config(config) and not (isinstance(stated, dict) and is_config(stated) and not OWN_KEYS & names):
         return Kind.CONFIG
-    if isinstance(stated, dict) and not is_config(stated) and not _may_be_config(stated):
+    if isinstance(stated, dict) and not is_config(stated) and not all_are_keys(stated):
         return Kind.OTHER
     if DEEPSPEED in names and (has_own(config) or not isinstance(stated, dict)):
         return Kind.ARGUMENTS
@@ -149,7 +149,7 @@ def has_no_key(config: Mapping[str, Any]) -> bool:
     return 2 * near < len(looked_at)
 
 
-def _may_be_config(section: Mapping[str, Any]) -> bool:
+def all_are_keys(section: Mapping[str, Any]) -> bool:
     """Whether all keys of a `deepspeed` section are DeepSpeed's."""
     known = {name for key in children() for name in (key.name, *key.aliases)}
     stated = [name for name in section if not name.startswith(COMMENTS)]
