@@ -156,3 +156,14 @@ def test_who_is_given_a_config_reads_it(check, call, stage, stops):
     """Run with transformers 5.24: from_pretrained below HfDeepSpeedConfig at stage 3 is a TypeError for "auto"."""
     ran = check(f"c = {AUTO % stage}\n{call}\n")
     assert ("error ZP207" in ran.out) == stops
+
+
+@pytest.mark.parametrize(
+    ("before", "stage", "warns"),
+    [("", 3, True), ("", 2, False), ("h = HfDeepSpeedConfig(c)\n", 3, False), ("with deepspeed.zero.Init():\n    pass\n", 3, False)],
+)
+def test_a_model_that_every_rank_builds_whole(check, before, stage, warns):
+    """DeepSpeed 7458: transformers' from_pretrained divides weights where HfDeepSpeedConfig says stage 3, and nowhere else."""
+    config = AUTO.replace('"auto"', "1") % stage
+    ran = check(f"c = {config}\n{before}m = AutoModel.from_pretrained('x')\ne = deepspeed.initialize(model=m, config=c)\n")
+    assert ("warning ZP806: every rank builds the whole model in from_pretrained" in ran.out) == warns

@@ -70,3 +70,16 @@ def test_ray_starts_its_own_ranks(check):
     ran = check({"run.sh": f"{line} --use_ray true\n"})
     assert ran.code == 0
     assert ran.out.startswith("run.sh:1: zero2 of ms-swift, given to swift\n")
+
+
+@pytest.mark.parametrize(("name", "warns"), [("tuner_type", False), ("train_type", True), ("sft_type", True)])
+def test_names_of_older_releases(check, name, warns):
+    """Run with 4.6.0: ValueError: remaining_argv: ['--train_type', 'full']; 3.12.0 takes it."""
+    assert ("warning ZP831" in check({"train.yaml": FILE.replace("tuner_type", name) % "zero2"}).out) == warns
+    ran = check({"run.sh": f"NPROC_PER_NODE=8 swift sft --model x --{name} full --torch_dtype bfloat16 --deepspeed zero2\n"})
+    assert ("warning ZP831" in ran.out) == warns
+
+
+def test_a_name_of_swift_2(check):
+    ran = check({"run.sh": "NPROC_PER_NODE=8 swift sft --model x --deepspeed default-zero2\n"})
+    assert (ran.code, "which is not there (ms-swift 2's name; zero2 since 3.0)" in ran.err) == (2, True)

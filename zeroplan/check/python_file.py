@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
-from zeroplan.check.check import check
+from zeroplan.check.check import check, placed
 from zeroplan.check.document import Document
-from zeroplan.check.finding import Finding, said
+from zeroplan.check.finding import Finding, Hit, said
 from zeroplan.check.named_config import EXPECTED, TWICE, Beside, CheckedFiles, Made, check_arguments, reached
 from zeroplan.check.partly_known import alone, decided
 from zeroplan.check.python_calls import AT_STAGE_3
-from zeroplan.check.python_reader import Given, python_configs
+from zeroplan.check.python_reader import Given, Literal, python_configs
 from zeroplan.check.setting import DEEPSPEED, LIGHTNING, TRAINER, Setting
 from zeroplan.errors import SpecError
 
@@ -21,6 +22,8 @@ NOT_OF_PYTHON = (TWICE, "ZP203")
 LIGHTNINGS = "DeepSpeedStrategy"
 """What Lightning's users give a config to."""
 STAGE_3 = 3
+DIVIDES = re.compile(r"HfDeepSpeedConfig|HfTrainerDeepSpeedConfig|\bInit\(")
+"""What divides a model as it is built."""
 
 
 def check_python(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
@@ -39,6 +42,7 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
             read = _read_by(literal.given, document, setting, by_lightning)
             findings = check(document, made(document, read, None))
             checked.findings += check_arguments(read.arguments) if read.arguments is not None else []
+            checked.findings += [placed(document, hit) for hit in _built_whole(literal, text)]
         checked.findings += [_as_python(one) for one in findings if one.rule not in NOT_OF_PYTHON]
     for place, path, given in written.named:
         if (file := beside(path)) is None:
@@ -58,11 +62,26 @@ def _read_by(given: Given | None, document: Document | None, setting: Setting, u
     if given is None:
         return unknown
     if given.reader == AT_STAGE_3:
-        zero = {} if document is None else document.config.get("zero_optimization")
-        is_read = isinstance(zero, dict) and zero.get("stage") == STAGE_3
+        is_read = document is not None and _stage(document) == STAGE_3
         return replace(setting, reader=DEEPSPEED, reader_is_known=True) if is_read else unknown
     setting = replace(setting, reader=given.reader, reader_is_known=True)
     return replace(setting, arguments=given.arguments) if given.reader == TRAINER else setting
+
+
+def _stage(document: Document) -> object:
+    zero = document.config.get("zero_optimization")
+    return zero.get("stage") if isinstance(zero, dict) else None
+
+
+def _built_whole(literal: Literal, text: str) -> Iterator[Hit]:
+    """At stage 3 a model that from_pretrained builds before deepspeed.initialize divides it: it asks transformers'
+    HfDeepSpeedConfig, and zero.Init, whether to.
+    """
+    by_engine = literal.given is not None and literal.given.reader == DEEPSPEED
+    if by_engine and _stage(literal.document) == STAGE_3 and "from_pretrained(" in text and not DIVIDES.search(text):
+        yield Hit("ZP806", ("zero_optimization", "stage"), "every rank builds the whole model in from_pretrained before "
+                  "deepspeed.initialize divides it: host memory for as many copies as there are ranks on a node",
+                  "HfDeepSpeedConfig(...) kept alive before from_pretrained")  # fmt: skip
 
 
 def _as_python(finding: Finding) -> Finding:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from zeroplan.catalog.trainers.tools import AXOLOTL, SWIFT, TRAINER, TRL
 from zeroplan.check.arguments import SWITCHES, Arguments
-from zeroplan.check.finding import ERROR, Hit, said
+from zeroplan.check.finding import ERROR, WARNING, Hit, said
 from zeroplan.check.rule import Example, Rule
 
 FSDP = "fsdp"
@@ -15,11 +15,21 @@ RUN = "run: transformers 5.24 training_args.py, axolotl 0.19 schemas/validation.
 BESIDE = 'output_dir: o\nper_device_train_batch_size: 1\nbf16: true\ndeepspeed: {bf16: {enabled: auto}, ' \
          'zero_optimization: {stage: 2}, train_micro_batch_size_per_gpu: auto}\n'  # fmt: skip
 
+OLDER = {"train_type": "tuner_type", "sft_type": "tuner_type", "model_id_or_path": "model", "lora_modules": "adapters"}
+"""Arguments of ms-swift before 4.0, and what 4.6 calls them."""
+OF_SWIFT = "model: x\n%s: full\ntorch_dtype: bfloat16\ndataset: d\ndeepspeed: zero2\n"
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "ZP822", ERROR, "What a trainer refuses of its own file beside DeepSpeed", RUN,
         Example(f"{BESIDE}fsdp: full_shard\n", file="train.yaml"), Example(BESIDE, file="train.yaml"),
         "https://huggingface.co/docs/transformers/main_classes/trainer",
+    ),
+    Rule(
+        "ZP831", WARNING, "An argument that ms-swift 4 calls otherwise",
+        "ms-swift 4.6: utils/utils.py:parse_args, run: ValueError, remaining_argv; 3.12 takes it",
+        Example(OF_SWIFT % "train_type", file="train.yaml"), Example(OF_SWIFT % "tuner_type", file="train.yaml"),
+        "https://swift.readthedocs.io/en/latest/Instruction/Command-line-parameters.html",
     ),
 )  # fmt: skip
 
@@ -54,12 +64,19 @@ def swifts_own(arguments: Arguments) -> Iterator[Hit]:
                   "deepspeed: zero2")  # fmt: skip
 
 
+def older_names(arguments: Arguments) -> Iterator[Hit]:
+    for old, new in OLDER.items() if arguments.tool == SWIFT else ():
+        if arguments.stated(old) is not None:
+            yield Hit("ZP831", (old,), f"{old} is {new} since ms-swift 4.0, which stops at the older name",
+                      f"{new}: {arguments.stated(old)}")  # fmt: skip
+
+
 def _whose(arguments: Arguments) -> str:
     return "the Trainer" if arguments.tool in (TRAINER, TRL) else arguments.tool
 
 
 REFUSED_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (
-    sharded_twice, both_halves, axolotls_own, swifts_own,
+    sharded_twice, both_halves, axolotls_own, swifts_own, older_names,
 )  # fmt: skip
 CHECKS = ()
 """None that asks a ds_config."""
