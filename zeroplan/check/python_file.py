@@ -79,9 +79,10 @@ def _built_whole(literal: Literal, text: str) -> Iterator[Hit]:
     """
     by_engine = literal.given is not None and literal.given.reader == DEEPSPEED
     if by_engine and _stage(literal.document) == STAGE_3 and "from_pretrained(" in text and not DIVIDES.search(text):
-        yield Hit("ZP806", ("zero_optimization", "stage"), "every rank builds the whole model in from_pretrained before "
-                  "deepspeed.initialize divides it: host memory for as many copies as there are ranks on a node",
-                  "HfDeepSpeedConfig(...) kept alive before from_pretrained")  # fmt: skip
+        what = ("every rank builds the whole model in from_pretrained before deepspeed.initialize divides it: host "
+                "memory for as many copies as there are ranks on a node")  # fmt: skip
+        write = "HfDeepSpeedConfig(...) kept alive before from_pretrained"
+        yield Hit("ZP806", ("zero_optimization", "stage"), what, write)
 
 
 def _as_python(finding: Finding) -> Finding:
