@@ -41,9 +41,10 @@ def index() -> str:
 
 
 def _called(example) -> str:
-    options = [f"--{OPTIONS.get(name, name).replace('_', '-')} {value}" for name, value in example.options if name != "trainer_args"]
+    options = [f"--{OPTIONS.get(name, name).replace('_', '-')} {value}" for name, value in example.options if name not in ("trainer_args", "trl")]
     options += [f"--trainer-args {value.partition(': ')[0]}" for name, value in example.options if name == "trainer_args"]
-    return f" (`zeroplan check {example.file}{''.join(f' {one}' for one in options)}`)"
+    project = "".join(f", in a project with trl=={value}" for name, value in example.options if name == "trl")
+    return f" (`zeroplan check {example.file}{''.join(f' {one}' for one in options)}`{project})"
 
 
 def _block(example) -> list[str]:

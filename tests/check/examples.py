@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 
 from zeroplan.check.any_file import check_file
@@ -21,7 +22,9 @@ def found(example):
     if text := options.pop("trainer_args", None):
         arguments = read_arguments(*text.split(": ", 1))
     own = {name: options.pop(name) for name in OWN if name in options}
+    trl = options.pop("trl", None)  # no option: what a project asks for says it
     known = read_inputs(Options(**options), arguments=arguments, **own)
+    known = known._replace(setting=replace(known.setting, trl=trl))
     checked = check_file(
         example.file, example.text, known.setting, lambda path: (path, BESIDE), partial(setting_of, known)
     )

@@ -159,3 +159,11 @@ def test_scripts_of_trl_train_in_bf16(check, code, line, stops):
     launch = "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 2\ndeepspeed_config: {zero_stage: 2}\n"
     files = {"run.sh": f"accelerate launch --config_file a.yaml t.py {line}\n", "a.yaml": launch, **({"t.py": code} if code else {})}
     assert ("ZP620" in check(files)) == stops
+
+
+@pytest.mark.parametrize(("trl", "deepspeed", "warns"), [("0.15.2", "0.16.4", True), ("0.16.0", "0.16.4", False), ("0.15.2", "0.16.3", False)])
+def test_generation_of_an_older_trl(check, trl, deepspeed, warns):
+    """VLM-R1 32, read: trl 0.15.2 calls _register_hooks_recursively, which DeepSpeed 0.16.4 has no more."""
+    files = {"run.sh": "torchrun --nproc_per_node 8 grpo.py --output_dir o --bf16 --num_generations 8 --deepspeed ds.json\n",
+             "ds.json": AUTO_3, "requirements.txt": f"trl=={trl}\ndeepspeed=={deepspeed}\n"}  # fmt: skip
+    assert ("warning ZP832" in check(files)) == warns

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from zeroplan.catalog.trainers.swift_configs import PUTS
-from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT
+from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL
 from zeroplan.check.arguments import DEFAULTS, OWN, YAML, Arguments
 from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.kind import JSON
 from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
+from zeroplan.check.rules.older import GENERATING
 from zeroplan.check.rules.refused_files import OLDER
 from zeroplan.check.script_job import FINETUNING, job_of
 from zeroplan.check.setting import DEEPSPEED, TRAINER
@@ -70,7 +71,7 @@ def trainer_arguments(
     members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
     if not tool and any(name in OF_LLAMA_FACTORY_ALONE for name, _word in members):
         tool = LLAMA_FACTORY
-    own = {LLAMA_FACTORY: (*OF_LLAMA_FACTORY, NO_CHECKPOINTING), SWIFT: (*PUTS, *OLDER)}.get(tool, ())
+    own = {LLAMA_FACTORY: (*OF_LLAMA_FACTORY, NO_CHECKPOINTING), SWIFT: (*PUTS, *OLDER), TRL: GENERATING}.get(tool, ())
     names = {KEY, *OWN, *DEFAULTS, *own}
     bearing = [(name, word) for name, word in members if name in names]
     unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])

@@ -1,4 +1,4 @@
-"""The DeepSpeed, transformers and Accelerate that a project asks for: what stands in requirements, lock files and
+"""The DeepSpeed, transformers, Accelerate and TRL that a project asks for: what stands in requirements, lock files and
 Dockerfiles around a config.
 """
 
@@ -37,6 +37,7 @@ SPECIFIERS = rf"(?P<all>{OPERATOR}\s*[\w.*+!]+(?:\s*,\s*{OPERATOR}\s*[\w.*+!]+)*
 """As in >=0.14,<0.17."""
 RELEASES = {
     "transformers": (*(f"4.{minor}.0" for minor in range(30, 58)), *(f"5.{minor}.0" for minor in range(25))),
+    "trl": (*(f"0.{minor}.0" for minor in range(5, 30)), *(f"1.{minor}.0" for minor in range(17))),
     "accelerate": (*(f"0.{minor}.0" for minor in range(20, 35)), *(f"1.{minor}.0" for minor in range(16))),
 }
 """What a range may allow: the first of each minor release, up to the newest that is known."""

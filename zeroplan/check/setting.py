@@ -33,6 +33,8 @@ class Setting:
     """The version of transformers whose Trainer reads the config; None: the newest."""
     accelerate: str | None = None
     """The version of Accelerate, where it reads the config; None: the newest."""
+    trl: str | None = None
+    """The version of TRL that the project asks for, where it says one."""
     upgrades_from: str | None = None
     """The version before, where what changes is looked for."""
     arguments: Arguments | None = None

@@ -67,7 +67,8 @@ def commands(
             exported = variables.exports() if any(word.text in SHELLS for word in words) else {}
             yield Command(words, variables.environment(watched, before), variables.folder, exported)
         if exports:
-            variables.exported.update(before, (word.text for word in words if word.text))
+            names = [*before, *(word.text for word in words if word.text)]
+            variables.exported |= dict.fromkeys(names)
 
 
 def _conditional(text: str) -> list[tuple[int, int]]:

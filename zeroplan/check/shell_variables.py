@@ -24,7 +24,7 @@ ESCAPED, WRITTEN = re.compile(r'\\([$`"\\\n])'), str.maketrans({"\x01": "$", "\x
 CONTINUED = ("\n", "\r\n")
 OPENED = re.compile(r"\$\(|`")
 """What the output of a command is put in for."""
-LONGEST, DEEPEST, MOST_EXPORTED = 4_096, 4, 500
+LONGEST, DEEPEST, MOST_EXPORTED = 4_096, 4, 100
 """Letters of a variable's value, commands within one another whose output is worked out, and variables that another
 shell is given: what is longer, deeper or more is not known.
 """
@@ -56,7 +56,7 @@ class Variables:
 
     def __init__(self, stated: Mapping[str, str]) -> None:
         self.values: dict[str, list[Word]] = {name: [Word(value, 0, 0)] for name, value in stated.items()}
-        self.exported: set[str] = set()
+        self.exported: dict[str, None] = {}
         """Names that every later command is started with."""
         self.folder = ""
         """Where commands are started, seen from where the script is."""
@@ -79,7 +79,7 @@ class Variables:
 
     def exports(self) -> dict[str, str]:
         """What a shell below has of them."""
-        values = ((name, self.value(name)) for name in islice(self.exported, MOST_EXPORTED))
+        values = ((name, self.value(name)) for name in islice(reversed(self.exported), MOST_EXPORTED))
         return {name: value for name, value in values if value is not None}
 
     def split(self, word: str) -> list[Word] | None:

@@ -22,6 +22,9 @@ ADAPTERS = (
     "gradient_checkpointing_kwargs: {use_reentrant: %s}\n"
 )
 AUTOTP = "tensor_parallel.autotp_size"
+GENERATING = ("num_generations", "max_completion_length", "response_length", "num_ppo_epochs")
+"""Arguments of trainers of TRL that generate."""
+GENERATES = "{output_dir: o, bf16: true, per_device_train_batch_size: 8, num_generations: 8}"
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -44,6 +47,13 @@ RULES: tuple[Rule, ...] = (
         example('{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization": {"stage": 1}, '
                 '"tensor_parallel": {"autotp_size": 2}}', reader=ACCELERATE, accelerate="1.6.0"),
         ISSUE + "7199",
+    ),
+    Rule(
+        "ZP832", WARNING, "Generation of an older TRL at stage 3", "trl 0.15.2: models/utils.py:add_hooks, read: "
+        "AttributeError, _register_hooks_recursively; trl 0.16.0 asks the version",
+        arguing(STAGE_3 % "", GENERATES, "grpo.yaml", version="0.16.4", trl="0.15.2"),
+        arguing(STAGE_3 % "", GENERATES, "grpo.yaml", version="0.16.4", trl="0.16.0"),
+        "https://github.com/om-ai-lab/VLM-R1/issues/32", since="0.16.4",
     ),
     Rule(
         "ZP528", WARNING, "SuperOffload in the releases that brought it",
@@ -91,6 +101,17 @@ def adapters_not_reentrant(subject: Subject) -> Iterator[Hit]:
                       "use_reentrant: true, or deepspeed>=0.19.3")  # fmt: skip
 
 
+def generates_at_stage_3(subject: Subject) -> Iterator[Hit]:
+    """It takes hooks off the engine and puts them on with a function that DeepSpeed renamed in 0.16.4."""
+    arguments, version = subject.setting.trainer_arguments, subject.setting.trl
+    if arguments is None or version is None or number(version) >= (0, 16) or subject.facts.stage != 3:
+        return
+    name = next((name for name in GENERATING if arguments.stated(name) is not None), None)
+    if name is not None:
+        what = f"trl {version} generates ({arguments.place(name)}) at stage 3 with a function that DeepSpeed"
+        yield Hit("ZP832", subject.spelled(f"{ZERO}.stage"), f"{what} {subject.setting.version} lacks", "trl>=0.16")
+
+
 def super_offload(subject: Subject) -> Iterator[Hit]:
     path = f"{ZERO}.offload_optimizer.super_offload"
     if subject.facts.stage == 3 and subject.facts.stated(path) is True:
@@ -108,4 +129,4 @@ def tensor_parallel_unknown(subject: Subject) -> Iterator[Hit]:
                   "get other batches, and DeepSpeed stops", "accelerate>=1.6")  # fmt: skip
 
 
-CHECKS = (built_by_zero_init, adapters_not_reentrant, super_offload, tensor_parallel_unknown)
+CHECKS = (built_by_zero_init, adapters_not_reentrant, generates_at_stage_3, super_offload, tensor_parallel_unknown)
