@@ -51,8 +51,10 @@ RULES: tuple[Rule, ...] = (
 
 def accelerate(subject: Subject) -> Iterator[Hit]:
     """The Trainer makes Accelerate's plugin too. DeepSpeed itself takes a config without, but for a batch that is
-    "auto".
+    "auto", and its autotuner puts one in.
     """
+    if subject.stated("autotuning.enabled") is True:
+        return
     if subject.setting.reader in (ACCELERATE, TRAINER) and ZERO not in subject.config:
         no_other = subject.setting.reader_is_known or any(subject.config.get(name) == AUTO for name in BATCH)
         severity = "" if no_other or subject.setting.reader == ACCELERATE else WARNING
