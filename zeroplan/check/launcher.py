@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -40,7 +40,7 @@ from zeroplan.check.ranks import (
     tasks_of,
 )
 from zeroplan.check.setting import ACCELERATE
-from zeroplan.check.shell import SHELLS, Command, commands
+from zeroplan.check.shell import Command, commands, cut_off, inner_commands
 from zeroplan.check.shell_variables import Word
 from zeroplan.errors import SpecError
 
@@ -61,12 +61,6 @@ MODULES = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
     "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed",
 }  # fmt: skip
-OF_TEXTS = ("ssh", "tmux", "screen", "pdsh", "eval")
-OF_A_TEXT = re.compile("-[a-z]*c")
-CUT = re.compile(
-    r"[ \t]*(?:\\(?:[ \t]+\r?\n|\r?\n(?=[ \t]*(?:#|\r?\n)))(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*(--?[A-Za-z]\S*|\S+\.py)"
-    r"|(?:#[^\n]*)?\r?\n[ \t]*(--[A-Za-z]\S*))"
-)
 OF_ITSELF = ("0", "BASH_SOURCE", "BASH_SOURCE[0]")
 """Variables that name the script."""
 OTHERS = {
@@ -136,7 +130,7 @@ def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[
     every = (
         _launch(document, one, slurm, within(one.folder, beside))
         for command in outer
-        for one in (command, *_inside(command))
+        for one in (command, *inner_commands(command, VARIABLES))
     )
     return [one for one in every if one and (one.named or one.cut)]
 
@@ -150,33 +144,6 @@ def within(folder: str, beside: Beside) -> Beside:
 
 def _names(folder: str, name: str) -> list[str]:
     return [posixpath.join(folder, name), name] if folder else [name]
-
-
-def _inside(command: Command) -> Iterator[Command]:
-    """The commands of a text that another shell is given: srun bash -c "torchrun ...", each at its place."""
-    for word in _texts(command.words):
-        for one in commands(word.pieces, command.exported, VARIABLES):
-            placed = [each._replace(start=word.start, end=word.end) for each in one.words]
-            folder = posixpath.join(command.folder, one.folder)
-            yield Command(placed, {**command.environment, **one.environment}, folder)
-
-
-def _texts(words: Sequence[Word]) -> Iterator[Word]:
-    """What follows `bash -c`, and of `ssh`, `tmux` and the like each word that has several in it."""
-    named = [(word.text or "").rpartition("/")[2] for word in words]
-    if any(name in OF_TEXTS for name in named[:2]):
-        yield from (word for word in words if " " in word.pieces)
-        return
-    for name, option, word in zip(named, words[1:], words[2:], strict=False):
-        if name in SHELLS and OF_A_TEXT.fullmatch(option.text or "") and word.pieces:
-            yield word
-
-
-def _cut(text: str, command: Command) -> str:
-    """The option behind a backslash that a blank, a comment or an empty line follows: the command ends there."""
-    last = command.words[-1]
-    match = CUT.match(text, last.start if (last.text or "").isspace() else last.end)
-    return match[1] or match[2] if match else ""
 
 
 def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) -> Launch | None:
@@ -224,7 +191,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         None if unknown else arguments, unknown, _overrides(of_accelerate),
         next((name for name in OTHERS if name in of_accelerate and reader == ACCELERATE), ""),
         training, command.words[line.at].start, refusal(launcher, line.parsed, hosts), environment, command.folder,
-        _cut(document.text, command), script is not None, line.parsed.options,
+        cut_off(document.text, command), script is not None, line.parsed.options,
     )  # fmt: skip
 
 

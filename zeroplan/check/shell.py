@@ -7,9 +7,10 @@ value. Nothing runs, and of loops and conditions each command is seen once.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -23,7 +24,15 @@ SETTING = ("read", "unset", "mapfile", "readarray", "let", "for", "select")
 """Commands after which a variable that they name is not known."""
 OPENS, CLOSES = re.compile(r"(?:^|[;&|]\s*)(?:if|case|for|while|until)\b"), re.compile(r"(?:^|[;\s])(?:fi|esac|done)\b")
 MAYBE = re.compile(r"&&|\|\|")
-SHELLS = ("bash", "sh", "zsh")
+SHELLS, OF_A_TEXT = ("bash", "sh", "zsh"), re.compile("-[a-z]*c")
+"""Shells, and the options behind which they are given a text to run."""
+OF_TEXTS = ("ssh", "tmux", "screen", "pdsh", "eval")
+"""Commands that run a text which is one of their words."""
+CUT = re.compile(
+    r"[ \t]*(?:\\(?:[ \t]+\r?\n|\r?\n(?=[ \t]*(?:#|\r?\n)))(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*(--?[A-Za-z]\S*|\S+\.py)"
+    r"|(?:#[^\n]*)?\r?\n[ \t]*(--[A-Za-z]\S*))"
+)
+"""How what was meant for a command goes on behind its end."""
 MOST_WORDS = 50_000
 """Words of a script that are looked at."""
 PREFIXES = ("export", "local", "exec", "time", "nohup", "then", "do", "else", "if", "!")
@@ -69,6 +78,35 @@ def commands(
         if exports:
             names = [*before, *(word.text for word in words if word.text)]
             variables.exported |= dict.fromkeys(names)
+
+
+def inner_commands(command: Command, watched: Collection[str]) -> Iterator[Command]:
+    """The commands of a text that another shell is given: srun bash -c "torchrun ...", each at its place."""
+    for word in _texts(command.words):
+        for one in commands(word.pieces, command.exported, watched):
+            placed = [each._replace(start=word.start, end=word.end) for each in one.words]
+            folder = posixpath.join(command.folder, one.folder)
+            yield Command(placed, {**command.environment, **one.environment}, folder)
+
+
+def _texts(words: Sequence[Word]) -> Iterator[Word]:
+    """What follows `bash -c`, and of `ssh`, `tmux` and the like each word that has several in it."""
+    named = [(word.text or "").rpartition("/")[2] for word in words]
+    if any(name in OF_TEXTS for name in named[:2]):
+        yield from (word for word in words if " " in word.pieces)
+        return
+    for name, option, word in zip(named, words[1:], words[2:], strict=False):
+        if name in SHELLS and OF_A_TEXT.fullmatch(option.text or "") and word.pieces:
+            yield word
+
+
+def cut_off(text: str, command: Command) -> str:
+    """The option that was meant for a command, and stands behind a blank, a comment or an empty line that ends it; ""
+    where none does.
+    """
+    last = command.words[-1]
+    match = CUT.match(text, last.start if (last.text or "").isspace() else last.end)
+    return match[1] or match[2] if match else ""
 
 
 def _conditional(text: str) -> list[tuple[int, int]]:
