@@ -109,14 +109,16 @@ def types(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
         return
     section = config.get(SECTION)
     if section is not None and not isinstance(section, dict):
-        write = f"{SECTION}: {{{FILE}: {section}}}" if isinstance(section, str) else f"{SECTION}: {{zero_stage: 2}}"
+        write = f"{SECTION}: {{zero_stage: 2}}"
+        if isinstance(section, str):
+            write = f"{SECTION}: {{{FILE}: {named(section)}}}"
         yield Hit("ZP811", (SECTION,), f"{said(section)} for {SECTION}, a mapping of fields: accelerate launch stops",
                   write)  # fmt: skip
     ids, port = config.get("gpu_ids"), config.get("main_process_port")
     if ids is not None and not isinstance(ids, str):
         joined = ",".join(str(one) for one in (ids if isinstance(ids, list) else [ids]))
         yield Hit("ZP811", ("gpu_ids",), f"{said(ids)} for gpu_ids, which is a text: accelerate launch stops",
-                  f"gpu_ids: '{joined}'")  # fmt: skip
+                  f"gpu_ids: '{named(joined)}'")  # fmt: skip
     if isinstance(port, str):
         yield Hit("ZP811", ("main_process_port",), f"{said(port)} for main_process_port, which is a number: accelerate "
                   "launch stops", f"main_process_port: {port if port.isdecimal() else 29500}")  # fmt: skip

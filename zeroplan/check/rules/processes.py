@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named
 from zeroplan.check.ranks import FORCE_TORCHRUN, NNODES, NPROC_PER_NODE, USE_RAY, VISIBLE, is_forced, visible
 from zeroplan.check.rule import Example, Rule
 
@@ -74,7 +74,7 @@ def of_llama_factory(launch: Launch) -> Iterator[Hit]:
 def of_launcher(launch: Launch) -> Iterator[Hit]:
     if launch.refusal:
         launcher = "accelerate launch" if launch.launcher == "accelerate" else launch.launcher
-        yield Hit("ZP827", (), f"{launch.refusal.why}: {launcher} starts nothing", launch.refusal.write,
+        yield Hit("ZP827", (), f"{named(launch.refusal.why)}: {launcher} starts nothing", launch.refusal.write,
                   offset=launch.start)  # fmt: skip
 
 
@@ -82,14 +82,14 @@ def whole_hosts(launch: Launch) -> Iterator[Hit]:
     hosts = (launch.options.get("include") or "").split("@") if launch.launcher == "deepspeed" else []
     whole = [name for name in hosts if name and ":" not in name]
     if whole:
-        yield Hit("ZP830", (), f"--include {whole[0]} without its slots: these releases start nothing there",
-                  f"--include {whole[0]}:0,1,2,3, or deepspeed>=0.19.7", offset=launch.start)  # fmt: skip
+        yield Hit("ZP830", (), f"--include {named(whole[0])} without its slots: these releases start nothing there",
+                  f"--include {named(whole[0])}:0,1,2,3, or deepspeed>=0.19.7", offset=launch.start)  # fmt: skip
 
 
 def cut_off(launch: Launch) -> Iterator[Hit]:
     if launch.cut:
         loses = "" if launch.named and launch.has_script else ERROR
-        what = f"the command ends before {launch.cut}: a backslash goes on where nothing at all follows it"
+        what = f"the command ends before {named(launch.cut)}: a backslash goes on where nothing at all follows it"
         write = "no blank behind a backslash, and no comment or empty line within a command"
         yield Hit("ZP828", (), what, write, loses, offset=launch.start)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from zeroplan.catalog.trainers.tools import AXOLOTL, SWIFT, TRAINER, TRL
 from zeroplan.check.arguments import SWITCHES, Arguments
-from zeroplan.check.finding import ERROR, WARNING, Hit, said
+from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.rule import Example, Rule
 
 FSDP = "fsdp"
@@ -68,7 +68,7 @@ def older_names(arguments: Arguments) -> Iterator[Hit]:
     for old, new in OLDER.items() if arguments.tool == SWIFT else ():
         if arguments.stated(old) is not None:
             yield Hit("ZP831", (old,), f"{old} is {new} since ms-swift 4.0, which stops at the older name",
-                      f"{new}: {arguments.stated(old)}")  # fmt: skip
+                      f"{new}: {named(str(arguments.stated(old)))}")  # fmt: skip
 
 
 def _whose(arguments: Arguments) -> str:
