@@ -42,9 +42,24 @@ def is_recording(path: Path) -> bool:
         return False
 
 
-def beside(path: str, named: str) -> tuple[str, str]:
-    """Where a file may be that another one names: as seen from that, or from here, which is what Accelerate does."""
-    return str(Path(path).parent / named), str(Path(named))
+def beside(path: str, named: str) -> tuple[str, ...]:
+    """Where a file may be that another one names: as seen from that, from here, which is what Accelerate does, or from
+    a folder between that and the root of its repository, where people start their runs.
+    """
+    folder, name = Path(path).parent, Path(named)
+    above = () if name.is_absolute() or len(name.parts) == 1 else _project(folder)
+    return str(folder / name), str(name), *(str(one / name) for one in above)
+
+
+def _project(folder: Path) -> tuple[Path, ...]:
+    """The folders above one that belong to the same repository, the nearest first; none where nothing says where that
+    ends.
+    """
+    if not folder.is_absolute():
+        return tuple(folder.parents)[:-1]  # up to here
+    above = tuple(folder.parents)
+    root = next((at for at, one in enumerate((folder, *above)) if (one / ".git").exists()), 0)
+    return above[:root]
 
 
 def place_of(path: str | Path) -> str:

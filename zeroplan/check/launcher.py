@@ -126,7 +126,7 @@ def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[
     slurm = Slurm.of(text)
     document = Document(name, text, ValueNode(0, len(text), members=[]))
     own = dict.fromkeys(OF_ITSELF, posixpath.basename(name))
-    outer = commands(text, {**own, **slurm.variables}, VARIABLES)
+    outer = commands(text, {**own, **slurm.variables}, VARIABLES, lambda file: _text(file, beside))
     every = (
         _launch(document, one, slurm, within(one.folder, beside))
         for command in outer
@@ -301,6 +301,11 @@ def _reached(name: str | None, beside: Beside) -> tuple[str, str] | None:
     with suppress(SpecError):
         return beside(name)
     return None
+
+
+def _text(name: str, beside: Beside) -> str | None:
+    file = _reached(name, beside)
+    return None if file is None else file[1]
 
 
 def _document(name: str | None, beside: Beside) -> Document | None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import posixpath
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from zeroplan.check.shell_variables import LONGEST, Variables, Word, word_of
+from zeroplan.check.shell_variables import LONGEST, UNKNOWN, Variables, Word, word_of
 from zeroplan.check.shell_words import RawWord, raw_commands, raw_words
 
 ASSIGNED = re.compile(r"(\w+)(\+?)=")
@@ -33,6 +33,8 @@ CUT = re.compile(
     r"|(?:#[^\n]*)?\r?\n[ \t]*(--[A-Za-z]\S*))"
 )
 """How what was meant for a command goes on behind its end."""
+DEEPEST = 3
+"""Files that read one another."""
 MOST_WORDS = 50_000
 """Words of a script that are looked at."""
 PREFIXES = ("export", "local", "exec", "time", "nohup", "then", "do", "else", "if", "!")
@@ -52,12 +54,18 @@ class Command(NamedTuple):
 
 
 def commands(
-    text: str, stated: Mapping[str, str] | None = None, watched: Collection[str] = ()
+    text: str, stated: Mapping[str, str] | None = None, watched: Collection[str] = (),
+    read: Callable[[str], str | None] = lambda _name: None,
 ) -> Iterator[Command]:  # fmt: skip
     """Each command that is no assignment. `stated`: variables that are set before; `watched`: those whose values a
-    command is to be given with.
+    command is to be given with; `read`: the text of a file whose variables `source` sets.
     """
-    variables = Variables(stated or {})
+    yield from _commands(Variables(stated or {}), text, watched, read, 0)
+
+
+def _commands(
+    variables: Variables, text: str, watched: Collection[str], read: Callable[[str], str | None], depth: int
+) -> Iterator[Command]:  # fmt: skip
     room, maybe = MOST_WORDS, _conditional(text)
     for raws in raw_commands(text):
         at = bisect_right(maybe, (raws[0][0], len(text))) - 1  # spans follow one another
@@ -72,6 +80,9 @@ def commands(
             variables.forget(words[:1])
         elif words and words[0].text in ("cd", "pushd"):
             variables.enter(words[1:])
+        elif words[1:] and words[0].text in ("source", ".") and words[1].text and depth < DEEPEST:
+            for _command in _commands(variables, read(words[1].text) or "", (), read, depth + 1):
+                pass  # its variables stay
         if words:
             exported = variables.exports() if any(word.text in SHELLS for word in words) else {}
             yield Command(words, variables.environment(watched, before), variables.folder, exported)
@@ -167,10 +178,19 @@ def _assign(
         value = [variables.word(text, start, end)]
         if assigned[2] and before:
             value = [*before[:-1], word_of(before[-1].pieces + value[0].pieces, start, end)]
-    texts = [word.text for word in value]
-    if is_conditional and before is not None and [word.text for word in before] != texts:
-        value = [Word(None, start, end)]
+    if is_conditional and before is not None and [word.text for word in before] != [word.text for word in value]:
+        value = _either(before, value)
     variables.values[name] = value
+
+
+def _either(before: list[Word], after: list[Word]) -> list[Word]:
+    """What a variable is known to be where a condition decides between two values: what both begin with."""
+    old, new = (" ".join(word.pieces for word in several) for several in (before, after))
+    if not old or not new.startswith(old):
+        return [Word(None, 0, 0)]
+    if len(after) > 1:
+        return [*before, Word(None, 0, 0)]
+    return [word_of(old + (" " if new[len(old)].isspace() else "") + UNKNOWN, 0, 0)]
 
 
 def _apart(words: list[Word]) -> Iterator[Word]:

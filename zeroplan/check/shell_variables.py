@@ -12,7 +12,7 @@ from zeroplan.check.shell_output import Said, output, worked_out
 from zeroplan.check.shell_words import RawWord, behind_brackets, closing, raw_commands
 
 SEVERAL = re.compile(r"\$\{?(\w+)(\[[@*]\])?\}?")
-NAME = re.compile(r"\$(?:(\w+|[#?@*$!-])|\{([^{}]*)\})")
+NAME = re.compile(r"\$(?:(\w+|[#?@*$!-])|\{((?:[^{}]|\$\{[^{}]*\})*)\})")
 USUAL = re.compile(r"(\w+):?(-|=)(.*)", re.DOTALL)
 COUNT = re.compile(r"#(\w+)\[[@*]\]")
 ARITHMETIC = re.compile(r"\$\(\(([^()]{1,200})\)\)")
@@ -21,6 +21,8 @@ UNKNOWN = "\0"
 ESCAPES = {"$": "\x01", "`": "\x02", "\\": "\x03", '"': '"', "\n": ""}
 """What a letter behind a backslash is within double quotes; of $, ` and the backslash itself until all is put in."""
 ESCAPED, WRITTEN = re.compile(r'\\([$`"\\\n])'), str.maketrans({"\x01": "$", "\x02": "`", "\x03": "\\"})
+MARKS = ("'", '"', "\\", "$(", "${")
+"""Where another piece of a word begins."""
 CONTINUED = ("\n", "\r\n")
 OPENED = re.compile(r"\$\(|`")
 """What the output of a command is put in for."""
@@ -145,7 +147,7 @@ class Variables:
         known = self.values.get(usual[1] if usual else name)
         if known is not None:
             return " ".join(word.pieces for word in known)
-        put = self.put_in(usual[3]) if usual else UNKNOWN
+        put = self.word(usual[3], 0, len(usual[3])).pieces if usual else UNKNOWN
         if usual and usual[2] == "=":
             self.values[usual[1]] = [word_of(put, 0, 0)]
         return put
@@ -171,11 +173,11 @@ def _parts(text: str, start: int, end: int) -> Iterator[str]:
                 continue
             yield f"'{text[at + 1 : at + 2]}"
             at += 2
-        elif text.startswith("$(", at):
+        elif text.startswith(("$(", "${"), at):
             close = min(behind_brackets(text, at + 1), end)
             yield f" {text[at:close]}"
             at = close
         else:
-            stop = min([end, *(place for mark in ("'", '"', "\\", "$(") if (place := text.find(mark, at, end)) >= 0)])
+            stop = min([end, *(place for mark in MARKS if (place := text.find(mark, at, end)) >= 0)])
             yield f" {text[at:stop]}"
             at = stop

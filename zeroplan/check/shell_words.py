@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 ENDS = frozenset("\n;&|()")
 """Letters that end a command."""
+CLOSES = {"(": ")", "{": "}"}
 HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 
 
@@ -63,7 +64,7 @@ def closing(text: str, at: int, end: int) -> int:
     """Where the double quote that opens here ends; quotes within $(...) are its own."""
     close = at + 1
     while close < end and text[close] != '"':
-        if text.startswith("$(", close):
+        if text.startswith(("$(", "${"), close):
             close = behind_brackets(text, close + 1)
         else:
             close += 2 if text[close] == "\\" else 1
@@ -71,10 +72,10 @@ def closing(text: str, at: int, end: int) -> int:
 
 
 def behind_brackets(text: str, at: int) -> int:
-    """Behind the bracket that closes the one that opens here."""
-    depth = 0
+    """Behind the bracket that closes the one that opens here, ( or {."""
+    depth, opens, closes = 0, text[at], CLOSES[text[at]]
     for place in range(at, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        depth += {opens: 1, closes: -1}.get(text[place], 0)
         if depth == 0:
             return place + 1
     return len(text)
@@ -100,11 +101,13 @@ def _end_of_word(text: str, at: int) -> tuple[int, bool]:
             break
         elif letter == "\\":
             at += 3 if text.startswith("\\\r\n", at) else 2
-        elif text.startswith("${", at) or letter == "`":
-            close = text.find("}" if letter == "$" else "`", at + 1)
+        elif letter == "`":
+            close = text.find("`", at + 1)
             at = length if close < 0 else close + 1
-        elif text.startswith("$(", at) or (letter == "(" and text[start:at].endswith("=")):
-            at = behind_brackets(text, text.index("(", at))
+        elif text.startswith(("$(", "${"), at):
+            at = behind_brackets(text, at + 1)
+        elif letter == "(" and text[start:at].endswith("="):
+            at = behind_brackets(text, at)
         elif letter in ENDS:
             break
         else:
