@@ -156,3 +156,15 @@ def test_options_of_a_strategy_are_no_config(check, block):
     """Lightning's DeepSpeedStrategy and Ludwig's have them."""
     ran = check("run.yaml", NESTED % block)
     assert (ran.code, ran.out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("evaluates", "saves", "stops"),
+    [("no", "steps", True), ("epoch", "steps", True), ("steps", "steps", False), ("epoch", "epoch", False), ("no", "best", False)],
+)
+def test_the_best_model_is_looked_for_where_both_are(check, tmp_path, evaluates, saves, stops):
+    """Run with transformers 5.24: --load_best_model_at_end requires the save and eval strategy to match."""
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 1}}')
+    ran = check("a.yaml", f"output_dir: o\nbf16: true\neval_strategy: '{evaluates}'\nsave_strategy: {saves}\n"
+                          "load_best_model_at_end: true\ndeepspeed: ds.json\n")  # fmt: skip
+    assert ("error ZP822" in ran.out) == stops

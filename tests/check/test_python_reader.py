@@ -56,7 +56,7 @@ def test_what_other_code_decides_is_not_judged(check):
     ran = check(DECIDED, "--format", "full")
     assert "ZP108" in ran.out
     assert "ZP203" not in ran.out
-    assert "train.py:2: other code decides train_batch_size, zero_optimization.stage: names and values are checked alone" in ran.out
+    assert "train.py:2: other code decides train_batch_size, zero_optimization.stage: what goes with that is not checked" in ran.out
 
 
 @pytest.mark.parametrize("change", ['ds_config["train_batch_size"] = n', "ds_config.update(batch)", 'ds_config["bf16"]["enabled"] = False'])
@@ -167,3 +167,36 @@ def test_a_model_that_every_rank_builds_whole(check, before, stage, warns):
     config = AUTO.replace('"auto"', "1") % stage
     ran = check(f"c = {config}\n{before}m = AutoModel.from_pretrained('x')\ne = deepspeed.initialize(model=m, config=c)\n")
     assert ("warning ZP806: every rank builds the whole model in from_pretrained" in ran.out) == warns
+
+
+@pytest.mark.parametrize(
+    ("config", "rule"),
+    [
+        ('{"train_batch_size": 8, "optimizer": {"type": "OneBitAdam", "params": {"lr": b}}}', "ZP601"),
+        ('{"steps_per_print": b, "fp16": {"enabled": True}, "bf16": {"enabled": True}}', "ZP301"),
+        ('{"steps_per_print": b, "fp16": {"enabled": c}, "bf16": {"enabled": True}}', None),
+        ('{"train_batch_size": 8, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": p}}}', None),
+        ('{"train_batch_size": 8, "zero_optimization": {"stage": s, "offload_param": {"device": "cpu"}}, "bf16": {"enabled": True}}', None),
+    ],
+)
+def test_errors_about_what_is_known_beside_what_is_not(check, config, rule):
+    """DeepSpeed 0.19.8 with numbers for the names: OneBitAdam is not a supported optimizer; fp16 and bf16 cannot both be on."""
+    ran = check(f"deepspeed.initialize(model=m, config={config})\n")
+    assert (f"error {rule}" in ran.out) if rule else "error" not in ran.out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'D = {"enabled": True, "min_loss_scale": 0.5}\nds_config = {"train_batch_size": 8, "fp16": D}\n',
+        'def f():\n    d = {"enabled": True, "min_loss_scale": 0.5}\n    return g(ds_config={"train_batch_size": 8, "fp16": d})\n',
+        'def f():\n    least = 0.5\n    ds_config = {"train_batch_size": 8, "fp16": {"enabled": True, "min_loss_scale": least}}\n',
+    ],
+)
+def test_names_that_one_line_sets_anywhere(check, text):
+    """DeepSpeedFP16Config: min_loss_scale is no whole number."""
+    assert "error ZP304" in check(text).out
+
+
+def test_a_dict_that_names_itself(check):
+    assert check('d = {"train_batch_size": 8, "fp16": d}\nds_config = {"train_batch_size": 8, "fp16": d}\n').code in (0, 1)

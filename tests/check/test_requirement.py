@@ -167,6 +167,16 @@ def test_a_file_that_pip_reads_there(project, tmp_path):
     assert (required.place, required.version) == ("base.list:1", "0.16.2")
 
 
+@pytest.mark.parametrize(
+    ("specifiers", "version"),
+    [(">=4.41.2,<=4.48.2,!=4.48.0", "4.48.2"), (">=4.41.2,<=4.48.2,!=4.46.*,!=4.47.*,!=4.48.0", "4.48.2"), ("<=4.46.1", "4.46.1"), ("<4.46", "4.45.0")],
+)
+def test_bounds_that_are_releases(project, specifiers, version):
+    """pip install --dry-run of the second: Would install transformers-4.48.2."""
+    project("requirements.txt", f"transformers{specifiers}\n")
+    assert requirement_of("configs/ds.json", "transformers").version == version
+
+
 def test_a_file_that_reads_itself(project):
     assert project("requirements.txt", "-r requirements.txt\n") is None
 

@@ -106,3 +106,79 @@ def test_what_a_launcher_refuses(line, word, check_script, tmp_path):
     assert ran.code == 1
     assert "error ZP827" in ran.out
     assert word in ran.out
+
+
+HERE = """B=8
+CFG=./tmp/d.json
+cat > $CFG <<%s
+{"train_batch_size": $((B*3)), "train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}
+EOT
+deepspeed --num_gpus 8 t.py --deepspeed --deepspeed_config $CFG
+"""
+
+
+@pytest.mark.parametrize("where", ["> $CFG <<EOT", "<<EOT > $CFG"])
+def test_a_config_that_the_script_writes(where, check_script, tmp_path):
+    """bash writes 24, which is no multiple of 4 · 8."""
+    text = HERE.replace("> $CFG <<%s", where)
+    ran = check_script(text)
+    assert "./tmp/d.json of a here-document:1:2: error ZP202: train_batch_size 24" in ran.out
+    (tmp_path / "tmp").mkdir()
+    script = 'deepspeed() { cat "$6"; }\n' + text
+    told = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert '"train_batch_size": 24' in told.stdout
+
+
+def test_a_config_written_with_what_is_not_known(check_script):
+    ran = check_script("cat > d.json <<EOT\n{\"train_batch_size\": $N}\nEOT\ndeepspeed t.py --deepspeed d.json\n")
+    assert (ran.code, '"d.json", which the script writes with what no line sets' in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("text", ["sbatch <<'EOT'\n%s\nEOT\n", "ssh h bash <<EOT\n%s\nEOT\n"])
+def test_commands_in_a_here_document(text, check_script):
+    assert REFUSED in check_script(text % LINE).out
+
+
+def test_variables_of_a_file_that_is_sourced(check_script, tmp_path):
+    (tmp_path / "here" / "run.env").write_text('ARGS="--deepspeed ds.json"\nexport N=8\n')
+    assert REFUSED in check_script("source ./run.env\ndeepspeed --num_gpus $N t.py ${ARGS}\n").out
+
+
+@pytest.mark.parametrize(
+    "value", ['O=${O:-"/x/lr${LR}-b${B}/"}\nG=$(python -c "print(1)")\nN=8', 'N=${N:-${M:-8}}', "N=8\nX=a\nif true; then X=\"$X b\"; fi"]
+)
+def test_variables_within_variables(value, check_script):
+    assert REFUSED in check_script(f'{value}\ndeepspeed --num_gpus $N t.py $X --deepspeed "ds.json"\n').out
+
+
+def test_an_option_that_a_condition_adds(check_script):
+    text = 'CMD="deepspeed --num_gpus 8 t.py --deepspeed ds.json"\nif [ -n "$1" ]; then\n  CMD="$CMD --lr $1"\nfi\n$CMD\n'
+    assert REFUSED in check_script(text).out
+
+
+def test_processes_that_each_start_a_shell(check_script):
+    ran = check_script('deepspeed --num_gpus 8 --no_python bash -c "python -u t.py --deepspeed --deepspeed_config=ds.json"\n')
+    assert REFUSED in ran.out
+    assert "given to deepspeed, on 8 GPUs" in ran.out
+
+
+def test_a_folder_above_that_a_run_starts_in(check_script, tmp_path, zeroplan):
+    deep = tmp_path / "here" / "sub" / "examples"
+    deep.mkdir()
+    (tmp_path / "here" / "sub" / "conf").mkdir()
+    (tmp_path / "here" / "sub" / "conf" / "d.json").write_text(CONFIG)
+    (deep / "run.sh").write_text("deepspeed --num_gpus 8 t.py --deepspeed conf/d.json\n")
+    assert "sub/conf/d.json:1:" in zeroplan("check", "sub/examples/run.sh").out
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("deepspeed t.py $ARGS\n", "arguments that no line sets, which may name a config"),
+        ("srun sh in.sh\n", "a script that starts in.sh, which may give one"),
+    ],
+)
+def test_why_nothing_is_looked_at(text, word, check_script):
+    ran = check_script(text)
+    assert (ran.code, ran.out) == (2, "")
+    assert word in ran.err

@@ -99,7 +99,7 @@ def _of_kind(
     if known.unknown:
         (line, _path), *_others = known.unknown
         note = f"{document.name}:{line}: {decided('what ${...} stands for', known.unknown)}"
-        return CheckedFiles(alone(config, setting, made), texts, [note])
+        return CheckedFiles(alone(config, known.unknown, setting, made), texts, [note])
     return CheckedFiles(check(config, made(config, setting, None)), texts)
 
 
@@ -120,7 +120,7 @@ def _of_block(document: Document, path: str, setting: Setting, made: Made) -> Ch
     if known.unknown:
         (line, _path), *_others = known.unknown
         note = f"{document.name}:{line}: {decided('what ${...} stands for', known.unknown)}"
-        return CheckedFiles(alone(config, setting, made), texts, [note])
+        return CheckedFiles(alone(config, known.unknown, setting, made), texts, [note])
     reader = guessed(config.config)
     setting = made(config, replace(setting, reader=reader, reader_is_known=True), None)
     how = {RAW: ", checked as DeepSpeed itself reads it", TRAINER: ', whose "auto" the Trainer fills in'}

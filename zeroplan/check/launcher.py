@@ -25,7 +25,7 @@ from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.kind import JSON, Kind, kind_of, read_document
 from zeroplan.check.launch import KIND, OPTIONS, PROCESSES, AccelerateConfig, is_launch
 from zeroplan.check.launch_options import ANY, assignments, config_of, options_of, trainer_arguments, value_of
-from zeroplan.check.launcher_parsers import Parsed, parsed
+from zeroplan.check.launcher_parsers import RANKS, Parsed, parsed
 from zeroplan.check.launcher_refusal import Refusal, refusal
 from zeroplan.check.python_calls import OF_TRL
 from zeroplan.check.ranks import (
@@ -110,6 +110,10 @@ class Launch(NamedTuple):
     has_script: bool = True
     options: Mapping[str, str | None] = MappingProxyType({})
     """The launcher's own, as its parser has them."""
+    written: Word | None = None
+    """The config, where the script itself writes it."""
+    is_open: bool = False
+    """Whether words that no line sets may name a config."""
 
     @property
     def named(self) -> Word | None:
@@ -127,12 +131,29 @@ def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[
     document = Document(name, text, ValueNode(0, len(text), members=[]))
     own = dict.fromkeys(OF_ITSELF, posixpath.basename(name))
     outer = commands(text, {**own, **slurm.variables}, VARIABLES, lambda file: _text(file, beside))
-    every = (
-        _launch(document, one, slurm, within(one.folder, beside))
-        for command in outer
-        for one in (command, *inner_commands(command, VARIABLES))
-    )
-    return [one for one in every if one and (one.named or one.cut)]
+    written: dict[str, Word] = {}
+    every: list[Launch | None] = []
+    for command in outer:
+        written |= _written(command)
+        several = (command, *inner_commands(command, VARIABLES))
+        outermost, *inside = (_launch(document, one, slurm, within(one.folder, beside)) for one in several)
+        for one in (outermost, *(_started_by(outermost, one) for one in inside)):
+            every += [one._replace(written=written.get(one.named.text or ""))] if one and one.named else [one]
+    return [one for one in every if one and (one.named or one.cut or one.is_open)]
+
+
+def _started_by(outer: Launch | None, inner: Launch | None) -> Launch | None:
+    """What `deepspeed --no_python bash -c "python train.py"` starts: each of its ranks is one process."""
+    if outer is None or inner is None or outer.launcher not in RANKS or inner.launcher not in PLAIN:
+        return inner
+    return inner._replace(launcher=outer.launcher, gpus=outer.gpus)
+
+
+def _written(command: Command) -> dict[str, Word]:
+    """A file that `cat` or `tee` writes of a here-document."""
+    names = [word.text for word in command.words[1:] if word.text and not word.text.startswith("-")]
+    writes = command.here is not None and command.words[0].text in ("cat", "tee") and len(names) == 1
+    return {names[0]: command.here} if writes and command.here is not None else {}
 
 
 def within(folder: str, beside: Beside) -> Beside:
@@ -192,6 +213,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         next((name for name in OTHERS if name in of_accelerate and reader == ACCELERATE), ""),
         training, command.words[line.at].start, refusal(launcher, line.parsed, hosts), environment, command.folder,
         cut_off(document.text, command), script is not None, line.parsed.options,
+        is_open=launcher in RANKS and any(each.text is None and not each.partly.startswith("-") for each in line.given),
     )  # fmt: skip
 
 

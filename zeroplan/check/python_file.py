@@ -21,6 +21,7 @@ NOT_OF_PYTHON = (TWICE, "ZP203")
 """A dict of Python has each key once, and the batch that it lacks other code may put there."""
 LIGHTNINGS = "DeepSpeedStrategy"
 """What Lightning's users give a config to."""
+LINE = re.compile(r":(\d+)")
 STAGE_3 = 3
 DIVIDES = re.compile(r"HfDeepSpeedConfig|HfTrainerDeepSpeedConfig|\bInit\(")
 """What divides a model as it is built."""
@@ -36,7 +37,7 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
     for literal in written.literals:
         document = literal.document
         if literal.unknown:
-            findings, line = alone(document, setting, made), document.place(document.root.start).line
+            findings, line = alone(document, literal.unknown, setting, made), document.place(document.root.start).line
             checked.notes.append(f"{name}:{line}: {decided('other code', literal.unknown)}")
         else:
             read = _read_by(literal.given, document, setting, by_lightning)
@@ -51,6 +52,7 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
         findings, checked.texts[file[0]] = reached(*file, _read_by(given, None, setting, by_lightning), made)
         checked.findings += findings
         checked.notes.append(f"{place}: {file[0]}")
+    checked.notes.sort(key=lambda note: int(LINE.match(note.removeprefix(name))[1]))  # type: ignore[index]
     if not written.literals and len(checked.texts) == 1:
         place, path, _given = written.named[0]
         raise SpecError(place, f"{said(path)}, which is not there", "a ds_config.json")

@@ -23,7 +23,7 @@ NAMED = re.compile(r"(?:^|_)(?:ds|deepspeed)_?(?:config|cfg|params|dict)|^(?:dee
 WORDS = ("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size")
 """One of them is in every file that holds a config."""
 CHANGING = ("update", "setdefault", "pop", "clear")
-LARGEST_POWER = 64
+LARGEST_POWER, DEEPEST = 64, 6
 ENDS = re.compile(r"(\r\n|\r|\n)")
 """What ends a line of Python."""
 ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
@@ -92,17 +92,18 @@ def python_configs(name: str, text: str) -> PythonConfigs:
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """What names of the module stand for that one line alone sets, to a number, text or switch."""
+    """What names stand for that one line of the file alone sets, to a number, text, switch or dict."""
     nodes = list(ast.walk(tree))
     stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
     stored.update(node.arg for node in nodes if isinstance(node, ast.arg))
     values: dict[str, ast.expr] = {}
-    for statement in tree.body:
-        target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
-        if isinstance(target, ast.Name) and stored[target.id] == 1:
-            assert isinstance(statement, ast.Assign)
-            if isinstance(statement.value, ast.Constant | ast.UnaryOp | ast.BinOp):
-                values[target.id] = statement.value
+    changed = _changed(tree)
+    for node in nodes:
+        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+        if isinstance(target, ast.Name) and stored[target.id] == 1 and target.id not in changed:
+            assert isinstance(node, ast.Assign)
+            if isinstance(node.value, ast.Constant | ast.UnaryOp | ast.BinOp) or _pairs(node.value) is not None:
+                values[target.id] = node.value
     return values
 
 
@@ -235,6 +236,8 @@ class _Reader:
 
     def _value(self, node: ast.expr, path: str) -> ValueNode | None:
         """None for what other code decides; where the Trainer would fill it, "auto" stands for it."""
+        if isinstance(node, ast.Name) and path.count(".") < DEEPEST:  # a dict that names itself has no end
+            node = self.constants.get(node.id, node)
         if _pairs(node) is not None:
             return self._object(node, f"{path}.")
         if isinstance(node, ast.List | ast.Tuple):

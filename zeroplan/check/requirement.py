@@ -24,6 +24,7 @@ FILES = (
 )  # fmt: skip
 """Where versions are required, the exact ones first."""
 LARGEST = 16_000_000
+NUMBER = re.compile(r"\d+(?:\.\d+)+(?![\w.*])")
 INCLUDED = re.compile(r"^\s*(?:-r|--requirement|-c|--constraint)[ =]\s*(\S+)", re.MULTILINE)
 """Another file that pip reads there."""
 DEEPEST = 3
@@ -212,12 +213,19 @@ def _of_poetry(text: str) -> str:
     return text if text[0] in "=<>!~" else f"=={text}"
 
 
+def _releases(package: str, specifiers: str) -> list[str]:
+    """Those that are known, and those that the bounds name."""
+    from packaging.version import Version
+
+    return sorted({*RELEASES[package], *NUMBER.findall(specifiers)}, key=Version)
+
+
 def _requirement(package: str, specifiers: str, place: str, line: int) -> Requirement:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     plain = LOCAL.sub("", specifiers)
     exact = EXACT.fullmatch(plain)
-    candidates = versions() if package == "deepspeed" else (exact[1],) if exact else RELEASES[package]
+    candidates = versions() if package == "deepspeed" else (exact[1],) if exact else _releases(package, plain)
     try:
         allowed = list(SpecifierSet(plain).filter(candidates))
     except InvalidSpecifier:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import islice
 
@@ -10,7 +11,7 @@ from zeroplan.catalog.trainers.trl_configs import own_launch
 from zeroplan.check.check import MOST, is_current, placed
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.files import check_config_file
-from zeroplan.check.finding import ERROR, Hit, said
+from zeroplan.check.finding import ERROR, Hit, named, said
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import DEEPSPEED, FILE, KIND, PRECISION, AccelerateConfig, is_launch
@@ -20,12 +21,15 @@ from zeroplan.check.rules.launch import beside_the_scripts_config
 from zeroplan.check.rules.processes import PROCESS_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
 from zeroplan.check.setting import DEEPSPEED as RAW
+from zeroplan.check.shell_variables import Word
 from zeroplan.check.training_file import puts_of
 from zeroplan.errors import SpecError
 
 SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --config_file that is there"
 
 NO_CONFIG = "a script that gives no DeepSpeed config to a training run"
+STARTS = re.compile(r"^[^#\n]*?(?<![\w.])(?:ba|z)?sh[ \t]+(?:-\w+[ \t]+)*([\w./-]+\.sh)\b", re.MULTILINE)
+"""Another script that this one runs."""
 WITHOUT_CONFIG = {
     "openrlhf.cli.": "a script of OpenRLHF, which makes its config of its own options, as --zero_stage",
     "verl.trainer.": "a script of verl, which trains without DeepSpeed",
@@ -43,10 +47,11 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
         hits = (hit for rule in PROCESS_CHECKS for hit in rule(launch) if is_current(hit, setting))
         of_processes = [placed(document, hit) for hit in hits]
         checked.findings += of_processes if launch.config is not None or word is None else []
-        if word is None and launch.cut:
+        if word is None and (launch.cut or launch.is_open):
+            left_out += [(where, "arguments that no line sets, which may name a config")] if launch.is_open else []
             continue
-        if word is None or word.text is None:
-            left_out.append((where, "a config whose name follows from what no line sets"))
+        if word is None or word.text is None or not _is_known(launch):
+            left_out.append((where, f"{_by_what(word)} what no line sets"))
         elif (file := _written(word.text, launch) or beside_it(word.text) or _of_package(word.text, launch)) is None:
             older = of_older(word.text) if launch.config is word else ""
             left_out.append((where, f"{said(word.text)}, which is not there{older}"))
@@ -69,7 +74,9 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
     if len(checked.texts) == 1 and not any(one.severity == ERROR for one in checked.findings):
         if others and not left_out:
             raise others[0]
-        own = next((said for module, said in WITHOUT_CONFIG.items() if module in text), NO_CONFIG)
+        runs = STARTS.search(text)
+        none = NO_CONFIG if runs is None else f"a script that starts {named(runs[1])}, which may give one"
+        own = next((said for module, said in WITHOUT_CONFIG.items() if module in text), none)
         place, found = left_out[0] if left_out else (name, own)
         raise SpecError(place, found, SCRIPTS)
     checked.notes += [f"{place}: {found}: not looked at" for place, found in left_out]
@@ -77,8 +84,21 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
     return checked
 
 
+def _is_known(launch: Launch) -> bool:
+    """Whether the config is, where the script itself writes it."""
+    return launch.written is None or launch.written.text is not None
+
+
+def _by_what(word: Word | None) -> str:
+    if word is None or word.text is None:
+        return "a config whose name follows from"
+    return f"{said(word.text)}, which the script writes with"
+
+
 def _written(text: str, launch: Launch) -> tuple[str, str] | None:
     """A config as a text of JSON, or of ms-swift's package, where it is no file of `accelerate launch`."""
+    if launch.written is not None:
+        return f"{text} of a here-document", launch.written.text or ""
     if launch.named is launch.accelerate:
         return None
     if text.lstrip().startswith("{"):

@@ -51,6 +51,8 @@ class Command(NamedTuple):
     """Where it is started, seen from where the script is."""
     exported: Mapping[str, str] = MappingProxyType({})
     """Variables that a shell which it starts has, where they are known."""
+    here: Word | None = None
+    """What it reads of a here-document."""
 
 
 def commands(
@@ -70,6 +72,7 @@ def _commands(
     for raws in raw_commands(text):
         at = bisect_right(maybe, (raws[0][0], len(text))) - 1  # spans follow one another
         is_conditional = at >= 0 and raws[0][0] < maybe[at][1]
+        here = next((_here(variables, text, raw) for raw in raws if raw.is_here), None)
         words, before, exports = _read(variables, text, raws, room, is_conditional)
         room -= len(words)
         if room < 0:
@@ -85,7 +88,7 @@ def _commands(
                 pass  # its variables stay
         if words:
             exported = variables.exports() if any(word.text in SHELLS for word in words) else {}
-            yield Command(words, variables.environment(watched, before), variables.folder, exported)
+            yield Command(words, variables.environment(watched, before), variables.folder, exported, here)
         if exports:
             names = [*before, *(word.text for word in words if word.text)]
             variables.exported |= dict.fromkeys(names)
@@ -93,11 +96,18 @@ def _commands(
 
 def inner_commands(command: Command, watched: Collection[str]) -> Iterator[Command]:
     """The commands of a text that another shell is given: srun bash -c "torchrun ...", each at its place."""
-    for word in _texts(command.words):
+    here = [command.here] if command.here is not None and _reads_commands(command.words) else []
+    for word in (*here, *_texts(command.words)):
         for one in commands(word.pieces, command.exported, watched):
             placed = [each._replace(start=word.start, end=word.end) for each in one.words]
             folder = posixpath.join(command.folder, one.folder)
             yield Command(placed, {**command.environment, **one.environment}, folder)
+
+
+def _reads_commands(words: Sequence[Word]) -> bool:
+    """Whether it runs what it reads."""
+    named = [(word.text or "").rpartition("/")[2] for word in words]
+    return any(name in (*SHELLS, "ssh", "sbatch") for name in named[:2])
 
 
 def _texts(words: Sequence[Word]) -> Iterator[Word]:
@@ -143,9 +153,11 @@ def _read(
     it exports.
     """
     words, before, exports = list[Word](), list[str](), False
-    for start, end, is_quoted in raws:
+    for start, end, is_quoted, is_here in raws:
         if len(words) > most:
             break
+        if is_here:
+            continue
         whole = text[start:end]
         assigned = ASSIGNED.match(whole)
         if assigned and not words:
@@ -160,6 +172,14 @@ def _read(
         else:
             words.append(variables.word(text, start, end))
     return words, before, exports
+
+
+def _here(variables: Variables, text: str, raw: RawWord) -> Word:
+    """A here-document, as in double quotes where its mark has none."""
+    content = text[raw.start : raw.end]
+    if raw.is_quoted:
+        return Word(content, raw.start, raw.end)
+    return variables.quoted(content, raw.start, raw.end)
 
 
 def _assign(

@@ -97,6 +97,11 @@ class Variables:
             known.append(put if part[:1] != '"' else put.translate(WRITTEN))
         return word_of("".join(known), start, end)
 
+    def quoted(self, text: str, start: int, end: int) -> Word:
+        """What stands in double quotes, or in a here-document."""
+        plain = ESCAPED.sub(lambda match: ESCAPES[match[1]] if match[1] != '"' else match[0], text)
+        return word_of(self.put_in(plain).translate(WRITTEN), start, end)
+
     def put_in(self, text: str) -> str:
         """A text with its variables, and what commands in it write; `UNKNOWN` for each that is not known."""
         for match in [*ARITHMETIC.finditer(text)][::-1]:
@@ -110,7 +115,7 @@ class Variables:
             parts += [self._put_in(text[at : opened.start()]), UNKNOWN if inner is None else inner]
             at = end or len(text)
         whole = "".join([*parts, self._put_in(text[at:])])
-        return UNKNOWN if len(whole) > LONGEST else whole
+        return UNKNOWN if len(whole) > LONGEST + len(text) else whole
 
     def _put_in(self, text: str) -> str:
         return NAME.sub(lambda match: self._pieces(match[1] or match[2] or ""), text)

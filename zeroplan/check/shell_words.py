@@ -18,7 +18,9 @@ class RawWord(NamedTuple):
     start: int
     end: int
     is_quoted: bool
-    """Whether a quote is in it."""
+    """Whether a quote is in it; of a here-document, around its mark."""
+    is_here: bool = False
+    """Whether it is a here-document, which no command has as a word."""
 
 
 def raw_commands(text: str) -> Iterator[list[RawWord]]:
@@ -34,7 +36,7 @@ def raw_commands(text: str) -> Iterator[list[RawWord]]:
 
 def raw_words(text: str, *, in_list: bool = False) -> Iterator[RawWord | None]:
     """Each word; None where a command ends."""
-    at, length = 0, len(text)
+    at, length, here = 0, len(text), list[re.Match[str]]()
     while at < length:
         letter = text[at]
         if text.startswith("\\\n", at) or text.startswith("\\\r\n", at):
@@ -45,7 +47,14 @@ def raw_words(text: str, *, in_list: bool = False) -> Iterator[RawWord | None]:
             end = text.find("\n", at)
             at = length if end < 0 else end
         elif (heredoc := HEREDOC.match(text, at)) is not None:
-            at = _behind_heredoc(text, heredoc)
+            here.append(heredoc)
+            at = heredoc.end()
+        elif letter == "\n" and here:
+            for heredoc in here:
+                end, behind = _heredoc(text, at, heredoc)
+                yield RawWord(at + 1, max(end, at + 1), bool(heredoc[1]), True)
+                at = behind
+            here = []
             yield None
         elif letter in "<>":
             at += 1
@@ -81,10 +90,10 @@ def behind_brackets(text: str, at: int) -> int:
     return len(text)
 
 
-def _behind_heredoc(text: str, heredoc: re.Match[str]) -> int:
-    line = text.find("\n", heredoc.end())
-    close = re.compile(rf"^\s*{heredoc[2]}\s*$", re.MULTILINE).search(text, line + 1) if line >= 0 else None
-    return close.end() if close else len(text)
+def _heredoc(text: str, line: int, heredoc: re.Match[str]) -> tuple[int, int]:
+    """Where it ends that begins behind this end of a line, and where its mark does."""
+    close = re.compile(rf"^[ \t]*{heredoc[2]}[ \t\r]*$", re.MULTILINE).search(text, line + 1)
+    return (close.start(), close.end()) if close else (len(text), len(text))
 
 
 def _end_of_word(text: str, at: int) -> tuple[int, bool]:

@@ -47,7 +47,7 @@ def check_training(arguments: Arguments, setting: Setting, beside: Beside, made:
         known = known_of(block(document))
         if known.unknown:
             (line, _path), *_others = known.unknown
-            checked.findings += alone(known.document, setting, made)
+            checked.findings += alone(known.document, known.unknown, setting, made)
             checked.notes.append(f"{document.name}:{line}: {decided('what ${...} stands for', known.unknown)}")
             return checked
         checked.findings += check(known.document, made(known.document, setting, None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from zeroplan.catalog.trainers.tools import AXOLOTL, SWIFT, TRAINER, TRL
+from zeroplan.catalog.trainers.tools import AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL
 from zeroplan.check.arguments import SWITCHES, Arguments
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.rule import Example, Rule
@@ -45,6 +45,17 @@ def both_halves(arguments: Arguments) -> Iterator[Hit]:
         yield Hit("ZP822", ("fp16",), f"bf16 and fp16 are both true: {_whose(arguments)} stops", "fp16: false")
 
 
+def best_model(arguments: Arguments) -> Iterator[Hit]:
+    """The best model is looked for where both an evaluation and a checkpoint are."""
+    names = ("eval_strategy", "evaluation_strategy")
+    evaluates = next((stated for name in names if (stated := arguments.stated(name)) is not None), "no")
+    saves = arguments.stated("save_strategy") or "steps"
+    texts = isinstance(evaluates, str) and isinstance(saves, str) and arguments.tool in (TRAINER, TRL, LLAMA_FACTORY)
+    if texts and arguments.stated("load_best_model_at_end") is True and saves not in (evaluates, "best"):
+        yield Hit("ZP822", ("load_best_model_at_end",), f"load_best_model_at_end where eval_strategy is {said(evaluates)} "
+                  f"and save_strategy {said(saves)}: {_whose(arguments)} stops", f"eval_strategy: {named(saves)}")  # fmt: skip
+
+
 def axolotls_own(arguments: Arguments) -> Iterator[Hit]:
     if arguments.tool != AXOLOTL:
         return
@@ -76,7 +87,7 @@ def _whose(arguments: Arguments) -> str:
 
 
 REFUSED_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (
-    sharded_twice, both_halves, axolotls_own, swifts_own, older_names,
+    sharded_twice, both_halves, best_model, axolotls_own, swifts_own, older_names,
 )  # fmt: skip
 CHECKS = ()
 """None that asks a ds_config."""
