@@ -52,8 +52,9 @@ def best_model(arguments: Arguments) -> Iterator[Hit]:
     saves = arguments.stated("save_strategy") or "steps"
     texts = isinstance(evaluates, str) and isinstance(saves, str) and arguments.tool in (TRAINER, TRL, LLAMA_FACTORY)
     if texts and arguments.stated("load_best_model_at_end") is True and saves not in (evaluates, "best"):
-        yield Hit("ZP822", ("load_best_model_at_end",), f"load_best_model_at_end where eval_strategy is {said(evaluates)} "
-                  f"and save_strategy {said(saves)}: {_whose(arguments)} stops", f"eval_strategy: {named(saves)}")  # fmt: skip
+        what = f"load_best_model_at_end where eval_strategy is {said(evaluates)} and save_strategy {said(saves)}"
+        yield Hit("ZP822", ("load_best_model_at_end",), f"{what}: {_whose(arguments)} stops",
+                  f"eval_strategy: {named(saves)}")  # fmt: skip
 
 
 def axolotls_own(arguments: Arguments) -> Iterator[Hit]:
