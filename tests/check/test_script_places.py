@@ -182,3 +182,11 @@ def test_why_nothing_is_looked_at(text, word, check_script):
     ran = check_script(text)
     assert (ran.code, ran.out) == (2, "")
     assert word in ran.err
+
+
+@pytest.mark.parametrize(
+    "text", ['"$PYTHON" "$SCRIPT" --backend deepspeed --seq-len "$N"\n', "python submit.py --a 1 \\\n  # why\n  --env X=1\n"]
+)
+def test_what_starts_no_training(text, check_script):
+    ran = check_script(text)
+    assert (ran.code, ran.out) == (2, "")

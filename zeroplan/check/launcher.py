@@ -139,7 +139,7 @@ def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[
         outermost, *inside = (_launch(document, one, slurm, within(one.folder, beside)) for one in several)
         for one in (outermost, *(_started_by(outermost, one) for one in inside)):
             every += [one._replace(written=written.get(one.named.text or ""))] if one and one.named else [one]
-    return [one for one in every if one and (one.named or one.cut or one.is_open)]
+    return [one for one in every if one and (one.named or one.is_open or (one.cut and one.launcher in RANKS))]
 
 
 def _started_by(outer: Launch | None, inner: Launch | None) -> Launch | None:
@@ -213,8 +213,15 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         next((name for name in OTHERS if name in of_accelerate and reader == ACCELERATE), ""),
         training, command.words[line.at].start, refusal(launcher, line.parsed, hosts), environment, command.folder,
         cut_off(document.text, command), script is not None, line.parsed.options,
-        is_open=launcher in RANKS and any(each.text is None and not each.partly.startswith("-") for each in line.given),
+        is_open=_may_name_one(command, line),
     )  # fmt: skip
+
+
+def _may_name_one(command: Command, line: _Line) -> bool:
+    """Whether words that no line sets may name a config; what an option before it has as its value starts nothing."""
+    before = command.words[line.at - 1].text if line.at else ""
+    starts = before is not None and not before.startswith("--") and line.launcher in RANKS
+    return starts and any(word.text is None and not word.partly.startswith("-") for word in line.given)
 
 
 class _Line(NamedTuple):
