@@ -190,3 +190,10 @@ def test_why_nothing_is_looked_at(text, word, check_script):
 def test_what_starts_no_training(text, check_script):
     ran = check_script(text)
     assert (ran.code, ran.out) == (2, "")
+
+
+@pytest.mark.parametrize("name", ["../secret.env", "sub/../../secret.env"])
+def test_nothing_above_is_sourced(name, check_script, tmp_path):
+    (tmp_path / "secret.env").write_text("TOKEN=abc123\n")
+    ran = check_script(f"source {name}\ndeepspeed --num_gpus 8 t.py --deepspeed $TOKEN\n")
+    assert "abc123" not in ran.out + ran.err

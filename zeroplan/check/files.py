@@ -25,7 +25,7 @@ from zeroplan.check.kind import (
 )
 from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.named_config import EXPECTED, Beside, CheckedFiles, Made, check_json
-from zeroplan.check.partly_known import alone, decided
+from zeroplan.check.partly_known import of_interpolated
 from zeroplan.check.python_reader import is_python
 from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.check.setting import TRAINER, Setting, guessed
@@ -97,9 +97,8 @@ def _of_kind(
     known = known_of(document)
     config = known.document
     if known.unknown:
-        (line, _path), *_others = known.unknown
-        note = f"{document.name}:{line}: {decided('what ${...} stands for', known.unknown)}"
-        return CheckedFiles(alone(config, known.unknown, setting, made), texts, [note])
+        findings, note = of_interpolated(known, setting, made)
+        return CheckedFiles(findings, texts, [note])
     return CheckedFiles(check(config, made(config, setting, None)), texts)
 
 
@@ -118,9 +117,8 @@ def _of_block(document: Document, path: str, setting: Setting, made: Made) -> Ch
     known, texts = known_of(document, by_another=True), {document.name: document.text}
     config = known.document
     if known.unknown:
-        (line, _path), *_others = known.unknown
-        note = f"{document.name}:{line}: {decided('what ${...} stands for', known.unknown)}"
-        return CheckedFiles(alone(config, known.unknown, setting, made), texts, [note])
+        findings, note = of_interpolated(known, setting, made)
+        return CheckedFiles(findings, texts, [note])
     reader = guessed(config.config)
     setting = made(config, replace(setting, reader=reader, reader_is_known=True), None)
     how = {RAW: ", checked as DeepSpeed itself reads it", TRAINER: ', whose "auto" the Trainer fills in'}

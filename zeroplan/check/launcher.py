@@ -333,6 +333,9 @@ def _reached(name: str | None, beside: Beside) -> tuple[str, str] | None:
 
 
 def _text(name: str, beside: Beside) -> str | None:
+    """What a script sources below its own folder: messages repeat values, and another place may have secrets."""
+    if posixpath.isabs(name) or posixpath.normpath(name).startswith(".."):
+        return None
     file = _reached(name, beside)
     return None if file is None else file[1]
 

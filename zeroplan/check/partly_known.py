@@ -9,6 +9,7 @@ from typing import Any
 from zeroplan.check.check import check
 from zeroplan.check.document import Document
 from zeroplan.check.finding import ERROR, Finding
+from zeroplan.check.interpolated import Known
 from zeroplan.check.rules import combinations, names, offload, optimizer, precision, scheduler, values
 from zeroplan.check.setting import TRAINER, Setting
 
@@ -46,3 +47,12 @@ def _is_known(finding: Finding, unknown: Sequence[str]) -> bool:
 def decided(by: str, unknown: Sequence[tuple[int, str]]) -> str:
     keys = [*(path for _, path in unknown[:KEYS_SHOWN]), *["..."] * (len(unknown) > KEYS_SHOWN)]
     return f"{by} decides {', '.join(keys)}: what goes with that is not checked"
+
+
+def of_interpolated(
+    known: Known, setting: Setting, made: Callable[[Document, Setting, Any], Setting]
+) -> tuple[list[Finding], str]:  # fmt: skip
+    """Those of a config of which interpolations stand for a part, and a note that says for which."""
+    (line, _path), *_others = known.unknown
+    note = f"{known.document.name}:{line}: {decided('what ${...} stands for', known.unknown)}"
+    return alone(known.document, known.unknown, setting, made), note

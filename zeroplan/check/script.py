@@ -138,16 +138,16 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
 
 def _with_launchers(checked: CheckedFiles, launch: Launch, beside: Beside) -> CheckedFiles:
     """With what is wrong of a file of `accelerate launch` beside a config that the script itself is given."""
-    named, word = launch.named, launch.accelerate
+    config, word = launch.named, launch.accelerate
     file = beside(word.text) if word is not None and word.text else None
-    if file is None or named is None:
+    if file is None or config is None:
         return checked
     try:
         document = read_document(*file, "an Accelerate config")
     except NotReadableError:
         return checked
     by = "--deepspeed_config_file" if launch.reader == ACCELERATE else "the script's own deepspeed"
-    hits = beside_the_scripts_config(AccelerateConfig(document, dict(launch.overrides)), named.text or "", by)
+    hits = beside_the_scripts_config(AccelerateConfig(document, dict(launch.overrides)), config.text or "", by)
     checked.findings += [placed(document, hit) for hit in islice(hits, MOST)]
     checked.texts[file[0]] = file[1]
     return checked

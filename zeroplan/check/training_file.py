@@ -19,12 +19,13 @@ from zeroplan.check.interpolated import is_interpolated, known_of
 from zeroplan.check.kind import DEEPSPEED, OtherKindError, block, read_document
 from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.named_config import Beside, CheckedFiles, Made, check_arguments, reached, twice
-from zeroplan.check.partly_known import alone, decided
+from zeroplan.check.partly_known import of_interpolated
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
 from zeroplan.errors import SpecError
 
 LAUNCH = "accelerate_config"
 """The key of a file of TRL that names one of `accelerate launch`."""
+
 
 def check_training(arguments: Arguments, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """The config that `deepspeed` names, or is."""
@@ -46,9 +47,9 @@ def check_training(arguments: Arguments, setting: Setting, beside: Beside, made:
     if member.node.members is not None:
         known = known_of(block(document))
         if known.unknown:
-            (line, _path), *_others = known.unknown
-            checked.findings += alone(known.document, known.unknown, setting, made)
-            checked.notes.append(f"{document.name}:{line}: {decided('what ${...} stands for', known.unknown)}")
+            findings, note = of_interpolated(known, setting, made)
+            checked.findings += findings
+            checked.notes.append(note)
             return checked
         checked.findings += check(known.document, made(known.document, setting, None))
     elif is_interpolated(member.node.scalar):
