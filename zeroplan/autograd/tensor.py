@@ -25,8 +25,12 @@ class Storage:
         memory.log.append((MADE, self.number, size, memory.phase, memory.layer))
 
     def __del__(self) -> None:
-        self.memory.allocated -= self.bytes
-        self.memory.log.append((FREED, self.number))
+        try:
+            memory = self.memory
+        except AttributeError:  # Ctrl-C came before it was one
+            return
+        memory.allocated -= self.bytes
+        memory.log.append((FREED, self.number))
 
 
 class Tensor:

@@ -46,6 +46,7 @@ ACCUMULATES = '{"bf16": true, "per_device_train_batch_size": 1, "gradient_accumu
 WARMUP = ', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}'
 LR = ', "optimizer": {"type": "AdamW", "params": {"lr": %s}}'
 
+BEST = '{"save_only_model": true, "load_best_model_at_end": %s, "eval_strategy": "steps", "bf16": true}'
 ON_LINE = "torchrun train.py --output_dir o --bf16 --per_device_train_batch_size 8 --deepspeed ds.json\n"
 
 RULES: tuple[Rule, ...] = (
@@ -105,12 +106,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "ZP810", ADVICE, "The best model loaded at the end, at stage 3", "reported: memory runs out where it is loaded",
-        arguing(STAGE_3 % "", '{"load_best_model_at_end": true, "bf16": true, "per_device_train_batch_size": 1}'),
+        arguing(STAGE_3 % "", '{"load_best_model_at_end": true, "eval_strategy": "steps", "bf16": true}'),
         arguing(STAGE_3 % "", '{"bf16": true, "per_device_train_batch_size": 1}'), ISSUE + "3938",
     ),
     Rule(
         "ZP817", ERROR, "What the Trainer refuses beside DeepSpeed", "transformers: trainer.py, run: ValueError",
-        arguing(AUTOS % ('"auto"', "", ""), '{"save_only_model": true, "load_best_model_at_end": true, "bf16": true}'),
+        arguing(AUTOS % ('"auto"', "", ""), BEST % "true"),
         arguing(AUTOS % ('"auto"', "", ""), '{"save_only_model": true, "bf16": true}'), LINK,
     ),
     Rule(
