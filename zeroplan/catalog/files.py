@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -47,19 +49,26 @@ def beside(path: str, named: str) -> tuple[str, ...]:
     a folder between that and the root of its repository, where people start their runs.
     """
     folder, name = Path(path).parent, Path(named)
-    above = () if name.is_absolute() or len(name.parts) == 1 else _project(folder)
-    return str(folder / name), str(name), *(str(one / name) for one in above)
+    above: tuple[str, ...] = ()
+    if not name.is_absolute() and len(name.parts) > 1:
+        here = os.getcwd()
+        above = project_folders(os.path.abspath(folder), here)[1:]
+        above = above if folder.is_absolute() else tuple(os.path.relpath(one, here) for one in above)
+    return str(folder / name), str(name), *(str(Path(one) / name) for one in above)
 
 
-def _project(folder: Path) -> tuple[Path, ...]:
-    """The folders above one that belong to the same repository, the nearest first; none where nothing says where that
-    ends.
+@cache
+def project_folders(folder: str, here: str) -> tuple[str, ...]:
+    """A folder and those above it that belong to the same project, up to `here` or the root of its repository; itself
+    alone where nothing says where that ends.
     """
-    if not folder.is_absolute():
-        return tuple(folder.parents)[:-1]  # up to here
-    above = tuple(folder.parents)
-    root = next((at for at, one in enumerate((folder, *above)) if (one / ".git").exists()), 0)
-    return above[:root]
+    above = [folder]
+    while not (above[-1] == here or os.path.exists(os.path.join(above[-1], ".git"))):
+        parent = os.path.dirname(above[-1])
+        if parent == above[-1]:
+            return (folder,)
+        above.append(parent)
+    return tuple(above)
 
 
 def place_of(path: str | Path) -> str:

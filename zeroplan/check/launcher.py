@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL, tool_of
 from zeroplan.catalog.trainers.trl_configs import own_launch
-from zeroplan.check.arguments import Arguments, has_own
+from zeroplan.check.arguments import YAML, Arguments, has_own
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import DEEPSPEED as KEY
@@ -132,14 +132,14 @@ def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[
     own = dict.fromkeys(OF_ITSELF, posixpath.basename(name))
     outer = commands(text, {**own, **slurm.variables}, VARIABLES, lambda file: _text(file, beside))
     written: dict[str, Word] = {}
-    every: list[Launch | None] = []
+    every: list[Launch] = []
     for command in outer:
         written |= _written(command)
         several = (command, *inner_commands(command, VARIABLES))
         outermost, *inside = (_launch(document, one, slurm, within(one.folder, beside)) for one in several)
-        for one in (outermost, *(_started_by(outermost, one) for one in inside)):
-            every += [one._replace(written=written.get(one.named.text or ""))] if one and one.named else [one]
-    return [one for one in every if one and (one.named or one.is_open or (one.cut and one.launcher in RANKS))]
+        launched = (outermost, *(_started_by(outermost, one) for one in inside))
+        every += [one._replace(written=one.named and written.get(one.named.text or "")) for one in launched if one]
+    return [one for one in every if one.named or one.is_open or (one.cut and one.launcher in RANKS)]
 
 
 def _started_by(outer: Launch | None, inner: Launch | None) -> Launch | None:
@@ -175,20 +175,21 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     launcher, own, script = line.launcher, line.own, line.script
     if launcher in ("srun", "mpirun"):
         return _below(
-            launcher, _launch(document, command._replace(words=line.given), slurm, beside), tasks_of(own, slurm)
+            launcher, _launch(document, command._replace(words=line.script_words), slurm, beside), tasks_of(own, slurm)
         )
     training = _training_file(command.words[line.at :])
     by_name = launcher == "llamafactory-cli" and training is not None
-    stated = assignments(line.given) if by_name else list(options_of(line.given))
+    stated = assignments(line.script_words) if by_name else list(options_of(line.script_words))
     config, reader = config_of(stated)
     word = training or dict(stated).get("--config")
-    file = _arguments_of(word, beside)
+    named = _named_document(word, beside)
+    file, code = _arguments_of(named), _code(script, beside)
     by_file = script is not None and SWIFTS.search(script.text or "") is not None
-    tool = SWIFT if by_file else TOOLS.get(launcher, "") or _tool_of(script, stated, beside)
+    tool = SWIFT if by_file else TOOLS.get(launcher, "") or _tool_of(code, stated)
     arguments, unknown = trainer_arguments(
         document, stated, tool, beside_a_file=training is not None or file is not None
     )  # fmt: skip
-    if script is not None and _has_an_accelerator(script, beside):
+    if "Accelerator(" in code and OF_TRAINER.search(code) is None:  # the arguments are the script's own
         arguments, unknown = None, ()
     if file is not None:
         arguments = replace(file, command_line=arguments)
@@ -198,7 +199,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     accelerate = dict(stated).get("--accelerate_config") if launcher == "trl" else of_accelerate.get("--config_file")
     if launcher == "trl" and accelerate is not None:
         training = None
-    if config is None and file is None and _is_config(word, beside):
+    if config is None and _is_config(named):
         config, reader = word, ANY
     if config is None and training is None and launcher == "accelerate":
         config, reader = own.get("--deepspeed_config_file"), ACCELERATE
@@ -221,7 +222,7 @@ def _may_name_one(command: Command, line: _Line) -> bool:
     """Whether words that no line sets may name a config; what an option before it has as its value starts nothing."""
     before = command.words[line.at - 1].text if line.at else ""
     starts = before is not None and not before.startswith("--") and line.launcher in RANKS
-    return starts and any(word.text is None and not word.partly.startswith("-") for word in line.given)
+    return starts and any(word.text is None and not word.partly.startswith("-") for word in line.script_words)
 
 
 class _Line(NamedTuple):
@@ -233,10 +234,10 @@ class _Line(NamedTuple):
     parsed: Parsed
     """The launcher's own options, as its parser has them."""
     own: dict[str, Word]
-    """The same by their names; as they stand where the parser takes none, or a word among them is not known."""
+    """Those options by name, as they stand on the line where the parser refuses it, or cannot tell where they end."""
     script: Word | None
-    given: list[Word]
-    """What the script is given, or what srun or mpirun starts."""
+    script_words: list[Word]
+    """What follows the script, or what srun or mpirun starts."""
 
     @classmethod
     def of(cls, command: Command) -> _Line | None:
@@ -252,11 +253,11 @@ class _Line(NamedTuple):
         if not launcher:
             return None
         script = _script(rest)
-        stated, given = (rest, rest) if script is None else (rest[:script], rest[script + 1 :])
+        stated, behind = (rest, rest) if script is None else (rest[:script], rest[script + 1 :])
         where, own, parts = None if script is None else rest[script], dict(options_of(stated)), parsed(launcher, rest)
         if parts.is_whole:
             own = {f"--{name}": Word(value, 0, 0) for name, value in parts.options.items()}
-        return cls(at, launcher, parts, own, where, given)
+        return cls(at, launcher, parts, own, where, behind)
 
 
 def _environment(
@@ -285,18 +286,17 @@ def _of_file(file: Arguments | None) -> Environment:
     return {name: str(stated[name]) for name in VARIABLES if name in stated} if isinstance(stated, dict) else {}
 
 
-def _tool_of(script: Word | None, stated: Sequence[tuple[str, Word]], beside: Beside) -> str:
-    """TRL, where a script that is there has TRL's arguments and not the Trainer's own, or is given such."""
+def _code(script: Word | None, beside: Beside) -> str:
+    """The text of a script in Python that is there; "" where none is."""
     file = _reached(script.text, beside) if script is not None and (script.text or "").endswith(".py") else None
-    if file is not None:
-        return TRL if OF_TRL.search(file[1]) and "TrainingArguments" not in file[1] else ""
+    return "" if file is None else file[1]
+
+
+def _tool_of(code: str, stated: Sequence[tuple[str, Word]]) -> str:
+    """TRL, where a script that is there has TRL's arguments and not the Trainer's own, or is given such."""
+    if code:
+        return TRL if OF_TRL.search(code) and "TrainingArguments" not in code else ""
     return TRL if any(name in OF_TRL_ALONE for name, _ in stated) else ""
-
-
-def _has_an_accelerator(script: Word, beside: Beside) -> bool:
-    """Whether a script that is there has an Accelerator of its own, and its arguments are none of the Trainer's."""
-    file = _reached(script.text, beside) if (script.text or "").endswith(".py") else None
-    return file is not None and "Accelerator(" in file[1] and OF_TRAINER.search(file[1]) is None
 
 
 def _by_another_name(launcher: str, rest: list[Word]) -> tuple[str, list[Word]]:
@@ -356,23 +356,24 @@ def _script(words: Sequence[Word]) -> int | None:
     return min((*islice(scripts, 1), *islice(modules, 1)), default=None)
 
 
-def _arguments_of(word: Word | None, beside: Beside) -> Arguments | None:
-    """TrainingArguments in a training file, or in the file that a script's own --config names, as scripts that are
-    built on TRL's parser have it; None where another thing is called so.
+def _named_document(word: Word | None, beside: Beside) -> Document | None:
+    """A training file, or the file that a script's own --config names, as scripts have it that are built on TRL's
+    parser, or call their ds_config so.
     """
-    if word is None or not (word.text or "").endswith((".yaml", ".yml", ".json")):
-        return None
-    document = _document(word.text, beside)
+    is_file = word is not None and (word.text or "").lower().endswith((*JSON, *YAML))
+    return _document(word.text, beside) if word is not None and is_file else None
+
+
+def _is_config(document: Document | None) -> bool:
+    """Whether it is a ds_config, which is JSON."""
+    return document is not None and document.name.lower().endswith(JSON) and kind_of(document) is Kind.CONFIG
+
+
+def _arguments_of(document: Document | None) -> Arguments | None:
+    """TrainingArguments; None where another thing is called so."""
     if document is None or kind_of(document) not in (Kind.ARGUMENTS, Kind.OTHER) or not _are_arguments(document):
         return None
     return Arguments(document)
-
-
-def _is_config(word: Word | None, beside: Beside) -> bool:
-    """Whether it names a ds_config, as scripts have it that call theirs --config."""
-    named = word is not None and (word.text or "").lower().endswith(JSON)
-    document = _document(word.text, beside) if named and word else None
-    return document is not None and kind_of(document) is Kind.CONFIG
 
 
 def _are_arguments(document: Document) -> bool:

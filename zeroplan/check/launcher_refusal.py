@@ -11,9 +11,9 @@ from zeroplan.check.ranks import NODE
 from zeroplan.check.shell_output import is_number
 from zeroplan.errors import SpecError
 
-LAUNCHERS = ("pdsh", "openmpi", "mpich", "impi", "slurm", "mvapich")
+BACKENDS = ("pdsh", "openmpi", "mpich", "impi", "slurm", "mvapich")
 """What `deepspeed --launcher` takes for several hosts (launcher/constants.py)."""
-NPROC_PER_NODE = ("auto", "cpu", "gpu", "xpu")
+COUNTED = ("auto", "cpu", "gpu", "xpu")
 """Words that torchrun takes for a number (distributed/run.py:determine_local_world_size)."""
 PARADIGMS = ("cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp")
 """Options of `accelerate launch` of which it takes one (commands/launch.py:_validate_launch_command)."""
@@ -41,7 +41,7 @@ def refusal(launcher: str, parsed: Parsed, hostfile: tuple[str, str] | None) -> 
 
 def _of_torchrun(options: Mapping[str, str | None]) -> Refusal | None:
     stated = options.get("nproc_per_node", "1")
-    if stated is None or is_number(stated) or stated in NPROC_PER_NODE:
+    if stated is None or is_number(stated) or stated in COUNTED:
         return None
     return Refusal(f"--nproc_per_node {stated}", "--nproc_per_node 8")
 
@@ -84,8 +84,8 @@ def _of_hosts(options: Mapping[str, str | None], hosts: Sequence[str]) -> Refusa
 
 def _of_backend(options: Mapping[str, str | None], hosts: Sequence[str]) -> Refusal | None:
     """What reaches several hosts."""
-    name = options.get("launcher") or LAUNCHERS[0]
+    name = options.get("launcher") or BACKENDS[0]
     is_needed = "no_ssh" not in options and (len(hosts) > 1 or "force_multi" in options)
-    if not is_needed or name.lower() in LAUNCHERS:
+    if not is_needed or name.lower() in BACKENDS:
         return None
-    return Refusal(f"--launcher {name}", f"--launcher {LAUNCHERS[0]}")
+    return Refusal(f"--launcher {name}", f"--launcher {BACKENDS[0]}")

@@ -17,7 +17,7 @@ from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import has_no_key, is_others, refuse, refuse_text
 from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.proposed import tried
-from zeroplan.check.python_words import PythonWord, as_json, python_words
+from zeroplan.check.python_words import PythonWord, python_words, with_words_of_json
 from zeroplan.check.rules import RULES
 from zeroplan.check.rules.refused_files import REFUSED_CHECKS
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
@@ -75,7 +75,7 @@ def findings_of(
     if not words:
         return findings
     severity = ERROR if any(one.severity == ERROR for one in findings) else WARNING
-    meant = _findings_as_written(name, as_json(text, words), setting, made, launch)
+    meant = _findings_as_written(name, with_words_of_json(text, words), setting, made, launch)
     document = Document(name, text, ValueNode(0, len(text), members=[]))
     return [*(placed(document, _of_python(word, severity)) for word in words), *meant]
 

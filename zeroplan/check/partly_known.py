@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from zeroplan.check.check import check
 from zeroplan.check.document import Document
 from zeroplan.check.finding import ERROR, Finding
 from zeroplan.check.interpolated import Known
+from zeroplan.check.named_config import Made
 from zeroplan.check.rules import combinations, names, offload, optimizer, precision, scheduler, values
 from zeroplan.check.setting import TRAINER, Setting
 
@@ -23,9 +23,8 @@ KEYS_SHOWN = 3
 
 
 def alone(
-    document: Document, unknown: Sequence[tuple[int, str]], setting: Setting,
-    made: Callable[[Document, Setting, Any], Setting],
-) -> list[Finding]:  # fmt: skip
+    document: Document, unknown: Sequence[tuple[int, str]], setting: Setting, made: Made
+) -> list[Finding]:
     """What one key and its value are enough for, and errors about others that are known with all that stands beside
     them. `unknown`: lines and paths of what something else decides.
     """
@@ -49,9 +48,7 @@ def decided(by: str, unknown: Sequence[tuple[int, str]]) -> str:
     return f"{by} decides {', '.join(keys)}: what goes with that is not checked"
 
 
-def of_interpolated(
-    known: Known, setting: Setting, made: Callable[[Document, Setting, Any], Setting]
-) -> tuple[list[Finding], str]:  # fmt: skip
+def of_interpolated(known: Known, setting: Setting, made: Made) -> tuple[list[Finding], str]:
     """Those of a config of which interpolations stand for a part, and a note that says for which."""
     (line, _path), *_others = known.unknown
     note = f"{known.document.name}:{line}: {decided('what ${...} stands for', known.unknown)}"

@@ -1,4 +1,4 @@
-"""Calls of a Python file that a DeepSpeed config is given to, and who reads it there."""
+"""Calls of a Python file that take a DeepSpeed config, and who reads it there."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CALLS = {
 FIRST = ("HfDeepSpeedConfig", "DeepSpeedPlugin")
 """Calls whose first argument it is."""
 ORDER = (DEEPSPEED, TRAINER, ACCELERATE, LIGHTNING, AT_STAGE_3)
-"""Who counts where the same config is given to several."""
+"""Who counts where several calls take the same config."""
 
 
-class Handed(NamedTuple):
-    """What a call is given."""
+class ConfigCall(NamedTuple):
+    """A call that takes a config."""
 
     reader: str
     value: ast.expr
@@ -41,23 +41,23 @@ class Handed(NamedTuple):
     """Whose TrainingArguments they are, where that is not the Trainer's own."""
 
 
-def handed(tree: ast.Module) -> list[Handed]:
-    """What calls of the file are given as a config, in the order of `ORDER`."""
-    calls = (one for node in ast.walk(tree) if isinstance(node, ast.Call) for one in _given(node))
+def config_calls(tree: ast.Module) -> list[ConfigCall]:
+    """The calls of a file that take a config, in the order of `ORDER`."""
+    calls = (one for node in ast.walk(tree) if isinstance(node, ast.Call) for one in _config_calls(node))
     return sorted(calls, key=lambda one: ORDER.index(one.reader))
 
 
-def _given(call: ast.Call) -> Iterator[Handed]:
+def _config_calls(call: ast.Call) -> Iterator[ConfigCall]:
     name = getattr(call.func, "attr", getattr(call.func, "id", ""))
     if name == "initialize" and getattr(getattr(call.func, "value", None), "id", "") == "deepspeed":
-        yield from (Handed(DEEPSPEED, value, call) for value in _named(call, INITIALIZE))
+        yield from (ConfigCall(DEEPSPEED, value, call) for value in _named(call, INITIALIZE))
     elif ARGUMENTS.fullmatch(name) or OF_TRL.fullmatch(name):
         tool = TRL if OF_TRL.fullmatch(name) else ""
-        yield from (Handed(TRAINER, value, call, tool) for value in _named(call, ("deepspeed",)))
+        yield from (ConfigCall(TRAINER, value, call, tool) for value in _named(call, ("deepspeed",)))
     elif name in CALLS:
         reader, names = CALLS[name]
         first = call.args[:1] if name in FIRST else []
-        yield from (Handed(reader, value, call) for value in (*_named(call, names), *first))
+        yield from (ConfigCall(reader, value, call) for value in (*_named(call, names), *first))
 
 
 def _named(call: ast.Call, names: tuple[str, ...]) -> Iterator[ast.expr]:

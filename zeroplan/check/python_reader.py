@@ -6,13 +6,13 @@ import ast
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from zeroplan.check.arguments import DEFAULTS, Arguments
 from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.kind import is_config
-from zeroplan.check.python_calls import Handed, handed
+from zeroplan.check.python_calls import ConfigCall, config_calls
 from zeroplan.check.setting import TRAINER
 from zeroplan.deepspeed.keys import key
 from zeroplan.deepspeed.values import AUTO
@@ -32,8 +32,8 @@ ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-class Given(NamedTuple):
-    """What a config is given to."""
+class Use(NamedTuple):
+    """Who reads a config."""
 
     reader: str
     arguments: Arguments | None = None
@@ -46,20 +46,23 @@ class Literal(NamedTuple):
     document: Document
     unknown: tuple[tuple[int, str], ...]
     """Lines and paths of keys whose values are no literals."""
-    given: Given | None = None
-    """What it is given to, by itself or by its name; None where no such call is there."""
+    use: Use | None = None
+    """Who reads it, by the call that takes it or its name; None where no such call is there."""
 
 
 class PythonConfigs(NamedTuple):
     """The configs of a file."""
 
     literals: list[Literal]
-    named: list[tuple[str, str, Given]]
-    """Files that calls are given, each with the place of the call."""
+    named: list[tuple[int, str, Use]]
+    """Lines of calls that take the name of a file, with that name."""
 
 
 class _UnknownError(Exception):
     """A value that other code decides."""
+
+
+NOT_WORKED_OUT = (_UnknownError, ArithmeticError, TypeError)
 
 
 def is_python(name: str, text: str) -> bool:
@@ -75,29 +78,31 @@ def python_configs(name: str, text: str) -> PythonConfigs:
         raise SpecError(f"{name}:{error.lineno or 1}", f"text that is not Python ({error.msg})", "Python") from error
     except (RecursionError, MemoryError, ValueError) as error:
         raise SpecError(name, "text that is not Python", "Python") from error
-    reader = _Reader(name, text, _constants(tree))
     changed, parts = _changed(tree), _parts(tree)
-    calls = handed(tree)
-    to_calls: dict[ast.expr | str, Given] = {}
-    for call in calls[::-1]:  # so that the first of their order counts
-        to_calls[call.value.id if isinstance(call.value, ast.Name) else call.value] = reader.given(call, calls)
-    dicts = [(node, named, to_calls.get(node) or to_calls.get(named)) for node, named in _dicts(tree, "")]
+    reader = _Reader(name, text, _constants(tree, changed))
+    calls = config_calls(tree)
+    taken = Counter((call.reader, ast.dump(call.value)) for call in calls)
+    uses = [(call, reader.use(call, alone=taken[call.reader, ast.dump(call.value)] == 1)) for call in calls]
+    by_value: dict[ast.expr | str, Use] = {}
+    for call, use in uses[::-1]:  # so that the first of their order counts
+        by_value[call.value.id if isinstance(call.value, ast.Name) else call.value] = use
+    dicts = [(node, named, by_value.get(node) or by_value.get(named)) for node, named in _dicts(tree, "")]
     several = [
-        reader.literal(node, (*_rest(node, parts), *changed.get(named, ())))._replace(given=given)
-        for node, named, given in dicts if given is not None or reader.is_one(node, named)
+        reader.literal(node, (*_rest(node, parts), *changed.get(named, ())))._replace(use=use)
+        for node, named, use in dicts if use is not None or reader.is_one(node, named)
     ]  # fmt: skip
-    paths = [(f"{name}:{call.call.lineno}", path, reader.given(call, calls)) for call in calls
-             if (path := reader.text_of(call.value))]  # fmt: skip
+    paths = [(call.call.lineno, path, use) for call, use in uses if (path := reader.text_of(call.value))]
     return PythonConfigs(sorted(several, key=lambda one: one.document.root.start), paths)
 
 
-def _constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """What names stand for that one line of the file alone sets, to a number, text, switch or dict."""
+def _constants(tree: ast.Module, changed: Container[str]) -> dict[str, ast.expr]:
+    """What names stand for that one line of the file alone sets, to a number, text, switch or dict; `changed`: names of
+    dicts that other lines change.
+    """
     nodes = list(ast.walk(tree))
     stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
     stored.update(node.arg for node in nodes if isinstance(node, ast.arg))
     values: dict[str, ast.expr] = {}
-    changed = _changed(tree)
     for node in nodes:
         target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
         if isinstance(target, ast.Name) and stored[target.id] == 1 and target.id not in changed:
@@ -194,27 +199,26 @@ class _Reader:
         """A text that stands there, or that a name of the module stands for; "" for anything else."""
         try:
             value = self._scalar(node)
-        except (_UnknownError, ArithmeticError, TypeError):
+        except NOT_WORKED_OUT:
             return ""
         return value if isinstance(value, str) else ""
 
-    def given(self, call: Handed, calls: Iterable[Handed]) -> Given:
-        """Who reads what a call is given, and its other arguments, if no other call of that kind is given the same."""
-        same = [one for one in calls if one.reader == call.reader and ast.dump(one.value) == ast.dump(call.value)]
-        if call.reader != TRAINER or len(same) > 1 or any(one.arg is None for one in call.call.keywords):
-            return Given(call.reader)
+    def use(self, call: ConfigCall, *, alone: bool) -> Use:
+        """Who reads the config of a call, and its other arguments, where no other call of that kind takes it too."""
+        if call.reader != TRAINER or not alone or any(one.arg is None for one in call.call.keywords):
+            return Use(call.reader)
         members: list[Member] = []
         for one in call.call.keywords:
             try:
                 scalar = self._scalar(one.value)
-            except (_UnknownError, ArithmeticError, TypeError):
+            except NOT_WORKED_OUT:
                 if one.arg in DEFAULTS:
-                    return Given(call.reader)
+                    return Use(call.reader)
                 continue
             start, end = self._span(one.value)
             members.append(Member(one.arg or "", start, end, ValueNode(start, end, scalar=scalar)))
         root = ValueNode(*self._span(call.call), members=members)
-        return Given(call.reader, Arguments(Document(self.name, self.text, root), call.tool))
+        return Use(call.reader, Arguments(Document(self.name, self.text, root), call.tool))
 
     def literal(self, node: ast.expr, changed: Iterable[tuple[int, str]]) -> Literal:
         """The config of a dict; `changed`: what other lines change of it."""
@@ -245,7 +249,7 @@ class _Reader:
             return None if None in items else ValueNode(*self._span(node), items=[one for one in items if one])
         try:
             return ValueNode(*self._span(node), scalar=self._scalar(node))
-        except (_UnknownError, ArithmeticError, TypeError):
+        except NOT_WORKED_OUT:
             self.unknown.append((node.lineno, path))
         known = key(path)
         return ValueNode(*self._span(node), scalar=AUTO) if known is not None and known.auto else None

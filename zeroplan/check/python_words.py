@@ -35,7 +35,7 @@ def _words(text: str) -> Iterator[PythonWord]:
             yield PythonWord(match.start(1), match[1], WORDS[match[1]])
 
 
-def as_json(text: str, words: list[PythonWord]) -> str:
+def with_words_of_json(text: str, words: list[PythonWord]) -> str:
     """The text with JSON's words, each of which is as long as Python's: all places stay."""
     for one in words:
         text = text[: one.start] + one.write + text[one.start + len(one.word) :]

@@ -12,6 +12,7 @@ from fnmatch import fnmatch
 from functools import cache
 from typing import NamedTuple
 
+from zeroplan.catalog.files import project_folders
 from zeroplan.deepspeed.versions import versions
 
 LOCAL = re.compile(r"\+[\w.]+")
@@ -109,20 +110,8 @@ def requirement_of(path: str, package: str = "deepspeed") -> Requirement | None:
     its repository or the folder that one is in.
     """
     here = os.getcwd()
-    folders = _folders(os.path.dirname(os.path.abspath(path)), here)
+    folders = project_folders(os.path.dirname(os.path.abspath(path)), here)
     return next(filter(None, (_in_folder(folder, here, package) for folder in folders)), None)
-
-
-@cache
-def _folders(folder: str, here: str) -> tuple[str, ...]:
-    """A folder and those above it that belong to the same project; itself alone where nothing says where that ends."""
-    above = [folder]
-    while not (above[-1] == here or os.path.exists(os.path.join(above[-1], ".git"))):
-        parent = os.path.dirname(above[-1])
-        if parent == above[-1]:
-            return (folder,)
-        above.append(parent)
-    return tuple(above)
 
 
 @cache

@@ -15,15 +15,15 @@ TO_NOWHERE = ("2", "/dev/null", "1")
 """What is left of `>/dev/null 2>&1` as words."""
 
 
-class Said(NamedTuple):
-    """One command of several that follow one another."""
+class SimpleCommand(NamedTuple):
+    """One command of several that follow one another, as bash's manual calls it."""
 
     joined: str
     """What stands between it and the one before: "|", "&&" and the like."""
     words: list[str | None]
 
 
-def output(commands: Sequence[Said], folder: str) -> str | None:
+def output(commands: Sequence[SimpleCommand], folder: str) -> str | None:
     """What the last of them writes, without the end of its line; None where the words do not tell. `folder`: where they
     are started.
     """
@@ -74,7 +74,7 @@ WRITES: dict[str, Callable[[Sequence[str]], str]] = {
     "readlink": lambda operands: operands[0],
     "echo": " ".join,
 }
-"""Of each command that needs no other what it writes."""
+"""Commands whose operands alone decide what they write."""
 
 
 def _filtered(name: str, options: Sequence[str], operands: Sequence[str], text: str) -> str | None:

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from zeroplan.check.shell_output import Said, output, worked_out
-from zeroplan.check.shell_words import RawWord, behind_brackets, closing, raw_commands
+from zeroplan.check.shell_output import SimpleCommand, output, worked_out
+from zeroplan.check.shell_words import behind_brackets, closing, raw_commands
 
 SEVERAL = re.compile(r"\$\{?(\w+)(\[[@*]\])?\}?")
 NAME = re.compile(r"\$(?:(\w+|[#?@*$!-])|\{((?:[^{}]|\$\{[^{}]*\})*)\})")
@@ -40,7 +40,7 @@ class Word(NamedTuple):
     start: int
     end: int
     partly: str = ""
-    """Of one that is not known what is, with `UNKNOWN` for the rest."""
+    """The text with `UNKNOWN` for each part that is not known; empty where all of it is known, or nothing."""
 
     @property
     def pieces(self) -> str:
@@ -76,7 +76,9 @@ class Variables:
             self.folder = posixpath.join(self.folder, names[0])
 
     def environment(self, names: Collection[str], before: Collection[str]) -> dict[str, str | None]:
-        """Of these names those that a command sees; `before`: which are assigned on its own line, in front of it."""
+        """Those of `names` that a command is started with, by their values; `before`: names that are assigned in front
+        of it on its line.
+        """
         return {name: self.value(name) for name in names if name in before or name in self.exported}
 
     def exports(self) -> dict[str, str]:
@@ -125,17 +127,14 @@ class Variables:
         if self._depth >= DEEPEST or len(text) > LONGEST:
             return None
         self._depth += 1
-        several, at = list[Said](), 0
+        several, at = list[SimpleCommand](), 0
         for raws in raw_commands(text):
-            words = [self._unsplit(text, raw).text for raw in raws]
-            several.append(Said(text[at : raws[0].start].strip(" \t\r\n"), words))
+            words = [self.word(text, raw.start, raw.end).text for raw in raws]
+            several.append(SimpleCommand(text[at : raws[0].start].strip(" \t\r\n"), words))
             at = raws[-1].end
         self._depth -= 1
         written = output(several, self.folder or ".")
         return None if written is None or UNKNOWN in written else written
-
-    def _unsplit(self, text: str, raw: RawWord) -> Word:
-        return self.word(text, raw.start, raw.end)
 
     def value(self, name: str) -> str | None:
         """What ${name} stands for; None where that is not known."""
