@@ -59,6 +59,12 @@ def test_keys_that_nothing_reads_are_named(written, content, family, unread):
     assert (found.family, found.unread) == (family, unread)
 
 
+def test_an_early_spelling_of_a_class(written):
+    """transformers 5.24 builds it: AutoModelForCausalLM goes by model_type."""
+    found = from_file(written({**LLAMA, "architectures": ["LLaMAForCausalLM"]}))
+    assert found.architecture == "LlamaForCausalLM"
+
+
 def test_sizes_left_out_are_named_as_transformers_defaults(written):
     found = from_file(written({"model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28}))
     assert "num_attention_heads 32 (transformers' default for qwen3)" in found.assumed

@@ -160,7 +160,7 @@ def test_one_file_of_a_folder_stops_no_other(zeroplan, tmp_path, monkeypatch):
     [
         ("package.json", '{"name": "x", "version": "1", "dependencies": {}}', "keys of something else ('name', 'version'"),
         ("neox.yml", "pipe_parallel_size: 1\nnum_layers: 12\nzero_optimization: {stage: 1}\nfp16: {fp16: true}\n",
-         "another tool's file ('pipe_parallel_size'"),
+         "a file of GPT-NeoX, which makes its config of it ('pipe_parallel_size'"),
         ("slurm.out", "+ source /x\n[2021-07-01 01:25:12,365] [INFO] [engine.py:1680:_save] x\n", "a log"),
     ],
 )  # fmt: skip
@@ -216,3 +216,25 @@ def test_what_is_wrong_of_such_a_file_is_still_found(zeroplan, file):
     """accelerate 1.15 reads no deepspeed_config under another distributed_type."""
     name = file("acc.yaml", "distributed_type: FSDP\ndeepspeed_config: {zero_stage: 2}\n")
     assert "ZP812" in zeroplan("check", name).out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("a.yaml", "data: {train_batch_size: 4}\nactor_rollout_ref: {model: {path: x}}\ntrainer: {n: 1}\n", "a file of verl"),
+        ("a.yaml", "pipe-parallel-size: 1\nzero_optimization: {stage: 1}\n", "a file of GPT-NeoX"),
+        ("a.yaml", "defaults:\n- deepspeed: zero2\noutput_dir: o\nnum_train_epochs: 3\n", "a file that Hydra puts together"),
+        ("a.json", '{"model_type": "qwen-7b-chat", "dataset": ["a"], "output_dir": "o"}', "a training file of ms-swift"),
+        ("a.log", "W0312 10:11:12.345000 139 torch/distributed/run.py:793] ***\n", "a log"),
+        ("a.txt", "x\nTraceback (most recent call last):\n  File 'a'\n", "a log"),
+        ("a.out", "{'loss': 1.2, 'grad_norm': 3.4}\n", "a log"),
+    ],
+)  # fmt: skip
+def test_files_of_others_by_name(check_files, name, text, what):
+    ran = check_files({name: text})
+    assert (ran.code, ran.out) == (2, "")
+    assert f"found {what}" in ran.err
+
+
+def test_blanks_at_the_end_of_a_key_are_seen(check_files):
+    assert '"fp16 " is no key of' in check_files({"a.json": '{"train_batch_size": 8, "fp16 ": {"enabled": true}}'}).out

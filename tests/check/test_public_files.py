@@ -46,11 +46,11 @@ def test_what_runs(check, name, text):
     [
         ("espnet.yaml", "ngpu: 1\nmax_epoch: 3\ndeepspeed_config: null\n", "keys of something else ('ngpu'"),
         ("strategy.yaml", "_target_: lightning.pytorch.strategies.DeepSpeedStrategy\nzero_optimization: true\nstage: 2\n",
-         "another tool's file ('_target_'"),
+         "a file that Hydra makes an object of ('_target_'"),
         ("wandb.yaml", "deepspeed: {value: null}\noutput_dir: {value: out}\nlearning_rate: {value: 1.0e-05}\n"
                        "per_device_train_batch_size: {value: 4}\n", "another tool's file ('deepspeed'"),
         ("neox.json", '{"pipe-parallel-size": 1, "num-layers": 12, "train_micro_batch_size_per_gpu": 8, '
-                      '"zero_optimization": {"stage": 1}, "bf16": {"enabled": true}}', "another tool's file ('pipe-"),
+                      '"zero_optimization": {"stage": 1}, "bf16": {"enabled": true}}', "a file of GPT-NeoX, which makes its config of it ('pipe-"),
         ("jinja.json", '{"train_batch_size": {{ size }}, "bf16": {"enabled": true}}', "a template"),
     ],
 )  # fmt: skip
@@ -117,7 +117,7 @@ def test_what_to_write_is_what_deepspeed_takes(check, text, write):
     ("name", "text", "said"),
     [
         ("generation_config.json", '{"eos_token_id": 2, "_from_model_config": true, "transformers_version": "4.41.2"}', "keys of something else"),
-        ("trainer_state.json", '{"epoch": 1.0, "global_step": 10, "log_history": [], "train_batch_size": 2}', "another tool's file"),
+        ("trainer_state.json", '{"epoch": 1.0, "global_step": 10, "log_history": [], "train_batch_size": 2}', "the Trainer's state"),
         ("config.json", '{"model_type": "qwen", "architectures": ["QWenLMHeadModel"], "bf16": false, "fp16": true, "hidden_size": 64}',
          "a model's config.json"),
         ("config.json", '{"n_embd": 768, "n_layer": 12, "vocab_size": 21128}', "keys of something else"),

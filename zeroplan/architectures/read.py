@@ -50,6 +50,7 @@ def named(content: Mapping[str, Any], place: str) -> ModelClass:
     """The family and class by `model_type` and `architectures`; both must mean the same where both are known."""
     model_type, architecture = _stated_type(content, place), _stated_architecture(content, place)
     if model_type in FAMILIES:
+        architecture = _as_transformers_spells(architecture, model_type)
         if architecture and architecture not in accepted_architectures(model_type):
             raise _another_class(architecture, model_type, place)
         built = language_model(model_type, content.get("is_decoder") is True)
@@ -84,6 +85,14 @@ def _stated_architecture(content: Mapping[str, Any], place: str) -> str:
         raise SpecError(place, f"architectures = {shown(stated)}", "a list of one class", '["LlamaForCausalLM"]')
     first: str = stated[0]
     return first
+
+
+def _as_transformers_spells(architecture: str, model_type: str) -> str:
+    """The class, whose capital letters say nothing: AutoModel goes by model_type, and early files say
+    LLaMAForCausalLM.
+    """
+    accepted = accepted_architectures(model_type)
+    return next((one for one in accepted if one.lower() == architecture.lower()), architecture)
 
 
 def _another_class(architecture: str, model_type: str, place: str) -> SpecError:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.catalog.files import LARGEST_CONFIG, beside, place_of, read_text
+from zeroplan.catalog.trainers.example_configs import example_config
 from zeroplan.catalog.trainers.swift_configs import own_config, with_keys
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, tool_of
 from zeroplan.check.arguments import YAML
@@ -144,7 +145,7 @@ def _beside(path: str, place: str, named: Any) -> ConfigFile:
         return _config(_read(f"deepspeed of {place}", named))
     seen = beside(path, named) if isinstance(named, str) else ()
     file = next(filter(os.path.isfile, seen), None)
-    if file is None and (own := own_config(named)) is not None:
+    if file is None and (own := own_config(named) or example_config(named)) is not None:
         return _config(read_json(*own))
     if file is None or file.endswith(YAML):
         raise SpecError(place, f"{shown(named)} for the ds_config", "the name of a ds_config.json that is there")

@@ -32,8 +32,13 @@ from zeroplan.check.setting import TRAINER, Setting, guessed
 from zeroplan.check.training_file import check_training
 from zeroplan.errors import SpecError
 
-LOG = re.compile(r"^\[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:,]+\] \[[A-Z]+\]", re.MULTILINE)
-"""How a line of DeepSpeed's log begins."""
+LOG = re.compile(
+    r"^\[\d{4}-\d\d-\d\d [\d:,]+\] \[[A-Z]+\]|^[IWE]\d{4} \d\d:\d\d:\d\d|^Traceback \(most recent call last\):"
+    r"|^\[(?:default|rank)\d+\]:|^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S* .*\b(?:INFO|WARNING|ERROR)\b"
+    r"|^\{'(?:train_)?loss': ",
+    re.MULTILINE,
+)
+"""How a line of a log begins: of DeepSpeed, torchrun, Python, a rank, a logger, the Trainer."""
 EARLY = 50_000
 """Letters of a log that such a line is looked for in."""
 PUT_IN = ("ZP203", "ZP309")
@@ -49,8 +54,8 @@ def check_config_file(
     name: str, text: str, setting: Setting, beside: Beside, made: Made, overrides: Overrides = ()
 ) -> CheckedFiles:  # fmt: skip
     """Raises `SpecError` for what is no config at all, and for what is another's file."""
-    if not text.lstrip().startswith("{") and LOG.search(text[:EARLY]):
-        raise SpecError(name, "a log", EXPECTED, f"zeroplan observe {name}")
+    if (not text.lstrip().startswith("{") or text.startswith("{'")) and LOG.search(text[:EARLY]):
+        raise SpecError(name, "a log", EXPECTED, f"zeroplan observe {name} --params 7B --stage 3")
     if is_yaml(name, text):
         document = read_document(name, text, EXPECTED)
     elif (other := other_json(name, text)) is None:

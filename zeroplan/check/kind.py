@@ -28,10 +28,13 @@ MAPPING = re.compile(r"(?:\ufeff?\s*(?:#[^\n]*|---)?\n)*[A-Za-z_][\w-]*:(?:\s|$)
 """How YAML begins: with a key, behind comments."""
 TYPED = ("optimizer", "scheduler")
 """Sections that other tools have too, with other keys."""
-OTHERS = frozenset({
-    "pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size", "_target_", "log_history",
-})  # fmt: skip
-"""Keys of files that have DeepSpeed's beside their own: GPT-NeoX's, what Hydra makes an object of, a trainer_state."""
+OTHERS = {
+    **dict.fromkeys(("pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size"),
+                    "a file of GPT-NeoX, which makes its config of it"),
+    "_target_": "a file that Hydra makes an object of", "log_history": "the Trainer's state (trainer_state.json)",
+    "actor_rollout_ref": "a file of verl, which trains without DeepSpeed",
+}  # fmt: skip
+"""Keys of files that may have DeepSpeed's beside their own, and whose they are."""
 OPENRLHF = frozenset({"zero_stage", "micro_train_batch_size"})
 RECORDED = "value"
 """The key that a run's config has under each name, as wandb records it."""
@@ -134,7 +137,8 @@ def is_others(config: Mapping[str, Any]) -> bool:
     """Whether keys of DeepSpeed's or the Trainer's are those of another tool's file."""
     sections = [value for value in config.values() if isinstance(value, dict)]
     recorded = sum(RECORDED in value for value in sections)
-    return bool(OTHERS & config.keys()) or config.keys() >= OPENRLHF or (recorded > 1 and 2 * recorded > len(config))
+    has_others = bool(OTHERS.keys() & config.keys()) or config.keys() >= OPENRLHF
+    return has_others or (recorded > 1 and 2 * recorded > len(config))
 
 
 def has_no_key(config: Mapping[str, Any]) -> bool:
@@ -166,9 +170,7 @@ def refuse(document: Document, expected: str) -> None:
     """Raises `SpecError` that says what a file is that no command of ours reads as a config."""
     config = document.config
     if is_others(config):
-        of_openrlhf = config.keys() >= OPENRLHF
-        whose = "a file of OpenRLHF, which makes its config of it" if of_openrlhf else "another tool's file"
-        raise OtherKindError(document.name, f"{whose} ({_first_names(config)})", expected)
+        raise OtherKindError(document.name, f"{_whose(config)} ({_first_names(config)})", expected)
     if isinstance(section := config.get(DEEPSPEED), dict):
         line, column = document.place(document.members[DEEPSPEED,].start)
         what = f"deepspeed: with {_first_names(section)}, which are no keys of a ds_config"
@@ -193,6 +195,12 @@ def refuse_text(name: str, text: str, expected: str) -> None:
         raise SpecError(name, "a merge conflict", expected)
     if TEMPLATE.search(text):
         raise OtherKindError(name, "a template, whose values another file says", expected)
+
+
+def _whose(config: Mapping[str, Any]) -> str:
+    if config.keys() >= OPENRLHF:
+        return "a file of OpenRLHF, which makes its config of it"
+    return next((OTHERS[name] for name in config if name in OTHERS), "another tool's file")
 
 
 def _first_names(names: Mapping[str, Any]) -> str:

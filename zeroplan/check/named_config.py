@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from zeroplan.catalog.trainers.example_configs import is_example
 from zeroplan.catalog.trainers.swift_configs import is_own
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
@@ -32,7 +33,6 @@ EXPECTED = "a ds_config, an Accelerate config or TrainingArguments with a deepsp
 TWICE = "ZP103"
 
 
-@dataclass
 @dataclass
 class CheckedFiles:
     """Findings, and the texts of the files that they are in."""
@@ -111,7 +111,8 @@ def reached(
         with suppress(NotReadableError):
             read_json(name, text)
             findings = check_json(name, text, setting, made, launch)
-            return [one for one in findings if not (is_own(name) and one.severity == ADVICE)], text
+            is_shipped = is_own(name) or is_example(name)
+            return [one for one in findings if not (is_shipped and one.severity == ADVICE)], text
     line, column = 1, 1
     try:
         json.loads(text)

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from itertools import islice
 
+from zeroplan.catalog.trainers.example_configs import example_config
 from zeroplan.catalog.trainers.swift_configs import of_older, own_config
 from zeroplan.catalog.trainers.trl_configs import own_launch
 from zeroplan.check.check import MOST, is_current, placed
@@ -107,8 +108,10 @@ def _written(text: str, launch: Launch) -> tuple[str, str] | None:
 
 
 def _of_package(text: str, launch: Launch) -> tuple[str, str] | None:
-    """A file of `accelerate launch` of TRL's package."""
-    return own_launch(text) if launch.launcher == "trl" and launch.named is launch.accelerate else None
+    """A file of `accelerate launch` of TRL's package, or a ds_config of another tool's."""
+    if launch.named is launch.accelerate:
+        return own_launch(text) if launch.launcher == "trl" else None
+    return example_config(text)
 
 
 def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Beside, made: Made) -> CheckedFiles:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zeroplan.catalog.trainers.swift_configs import PUTS, own_config
+from zeroplan.catalog.trainers.example_configs import example_config, is_example
+from zeroplan.catalog.trainers.swift_configs import PUTS, of_older, own_config
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, LLAMA_FACTORY_1, SWIFT, TRL, tool_of
 from zeroplan.catalog.trainers.tools import TRAINER as TRAINER_FILE
 from zeroplan.catalog.trainers.trl_configs import DEEPSPEED as OWN
@@ -44,23 +45,16 @@ def check_training(arguments: Arguments, setting: Setting, beside: Beside, made:
         checked.findings += check_arguments(arguments)
     if arguments.tool == LLAMA_FACTORY:
         checked.findings += twice(document, "LLaMA-Factory stops", ERROR)
-    if member.node.members is not None:
-        known = known_of(block(document))
-        if known.unknown:
-            findings, note = of_interpolated(known, setting, made)
-            checked.findings += findings
-            checked.notes.append(note)
-            return checked
-        checked.findings += check(known.document, made(known.document, setting, None))
-    elif is_interpolated(member.node.scalar):
-        line, column = document.place(member.node.start)
-        what = f"deepspeed: {said(member.node.scalar)}, which stands for what another file says"
-        raise OtherKindError(f"{document.name}:{line}:{column}", what, "a ds_config.json")
-    elif (named_file := _written(arguments, member.node.scalar) or beside(str(member.node.scalar))) is None:
-        raise SpecError(document.name, f"deepspeed {said(member.node.scalar)}, which is not there", "a ds_config.json")
+    if member.node.members is None:
+        name, text = _named_file(arguments, member, beside)
+        findings, checked.texts[name] = reached(name, text, setting, made)
+        checked.notes += [f"{document.name}: its deepspeed is {name}"] if is_example(name) else []
+    elif (known := known_of(block(document))).unknown:
+        findings, note = of_interpolated(known, setting, made)
+        checked.notes.append(note)
     else:
-        inner, checked.texts[named_file[0]] = reached(*named_file, setting, made)
-        checked.findings += inner
+        findings = check(known.document, made(known.document, setting, None))
+    checked.findings += findings
     return checked
 
 
@@ -85,6 +79,20 @@ def _by_trl(
     checked.texts[document.name] = document.text
     checked.notes.append(f"{document.name}: its {LAUNCH} is {file[0]}")
     return checked
+
+
+def _named_file(arguments: Arguments, member: Member, beside: Beside) -> tuple[str, str]:
+    """Name and text of the config that `deepspeed` names. Raises `SpecError`."""
+    document, stated = arguments.document, member.node.scalar
+    if is_interpolated(stated):
+        line, column = document.place(member.node.start)
+        what = f"deepspeed: {said(stated)}, which stands for what another file says"
+        raise OtherKindError(f"{document.name}:{line}:{column}", what, "a ds_config.json")
+    file = _written(arguments, stated) or beside(str(stated)) or example_config(stated)
+    if file is None:
+        older = of_older(stated)
+        raise SpecError(document.name, f"deepspeed {said(stated)}, which is not there{older}", "a ds_config.json")
+    return file
 
 
 def _written(arguments: Arguments, stated: object) -> tuple[str, str] | None:
@@ -127,6 +135,9 @@ def _without_config(
     document: Document, member: Member | None, expected: str = "deepspeed: and the name of one"
 ) -> OtherKindError:  # fmt: skip
     """Why a training file is not checked; whose it is is said where its keys tell."""
+    if isinstance(document.config.get("defaults"), list):
+        what = "a file that Hydra puts together with others (defaults), and that names no DeepSpeed config itself"
+        return OtherKindError(document.name, what, "the config that it names")
     tool = tool_of(document.config)
     names_none = f"a training file{f' of {tool}' if tool else ''} that names no DeepSpeed config"
     at, found = document.name, names_none

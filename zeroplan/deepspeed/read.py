@@ -62,7 +62,9 @@ class Stated(NamedTuple):
 def refuse_models(config: dict[str, Any], place: str) -> None:
     """A model's config.json has none of DeepSpeed's sections, at most a switch of such a name. Raises `SpecError`."""
     stated = {name for name, value in config.items() if not isinstance(value, bool)}
-    if isinstance(config.get("model_type"), str) and not any(key.partition(".")[0] in stated for key in KEYS):
+    if not isinstance(config.get("model_type"), str) or "output_dir" in config:  # ms-swift 2 has a model_type, too
+        return
+    if not any(key.partition(".")[0] in stated for key in KEYS):
         raise SpecError(place, "a model's config.json", "a ds_config.json", f"--model {place}")
 
 

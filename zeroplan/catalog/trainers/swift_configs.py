@@ -25,8 +25,10 @@ def is_own(name: str) -> bool:
     return name.removesuffix(SUFFIX) in OWN and name.endswith(SUFFIX)
 
 
-def of_older(name: str) -> str:
+def of_older(name: object) -> str:
     """What a name of ms-swift 2 is called since, to go behind a message; "" for any other name."""
+    if not isinstance(name, str):
+        return ""
     since = name.removeprefix("default-").replace("-", "_")
     return f" (ms-swift 2's name; {since} since 3.0)" if name.startswith("default-") and since in OWN else ""
 
