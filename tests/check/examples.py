@@ -28,4 +28,4 @@ def found(example):
     checked = check_file(
         example.file, example.text, known.setting, lambda path: (path, BESIDE), partial(setting_of, known)
     )
-    return [*(check_arguments(arguments) if arguments else ()), *checked.findings]
+    return [*(check_arguments(arguments, known.setting) if arguments else ()), *checked.findings]

@@ -46,3 +46,28 @@ def test_a_file_of_ones_own_comes_first(check_files):
     own = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 5}\nnum_processes: 2\n"
     ran = check_files({"sft.yaml": f"{FILE}accelerate_config: zero3\n", "zero3": own})
     assert (ran.code, "zero3:3:" in ran.out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("more", "gpus", "stops"),
+    [
+        ("num_generations: 8", 8, False), ("num_generations: 6", 8, True), ("num_generations: 1", 8, True),
+        ("num_generations: 6\ngradient_accumulation_steps: 3", 8, False), ("num_generations: 6\nsteps_per_generation: 3", 8, False),
+        ("num_generations: 6\ngeneration_batch_size: 12", 8, False), ("num_generations: 6\ngeneration_batch_size: 16", 8, True),
+        ("num_generations: 6", None, False),
+    ],
+)  # fmt: skip
+def test_groups_of_answers(check_files, more, gpus, stops):
+    """trl 1.16 grpo_config.py: generation_batch_size, or micro-batch * ranks * steps_per_generation, by num_generations."""
+    text = "model_name_or_path: x\ndataset_name: d\noutput_dir: o\nper_device_train_batch_size: 2\nbf16: true\ndeepspeed: {bf16: {enabled: auto}, zero_optimization: " \
+           f"{{stage: 2}}, train_micro_batch_size_per_gpu: auto}}\n{more}\n"  # fmt: skip
+    options = ("--gpus", str(gpus)) if gpus else ()
+    assert ("error ZP835" in check_files({"grpo.yaml": text}, *options).out) == stops
+
+
+def test_another_trainer_may_group_otherwise(check_files):
+    line = "torchrun --nproc_per_node 1 grpo.py --output_dir o --num_generations 4 --per_device_train_batch_size 1 --deepspeed ds.json"
+    files = {"run.sh": f"{line}\n", "ds.json": '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}'}
+    ran = check_files(files, "--format", "concise")
+    assert "warning ZP835" in ran.out
+    assert "write: per_device_train_batch_size: 4" in ran.out

@@ -44,7 +44,7 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
         else:
             read = _read_by(literal.use, document, setting, by_lightning)
             findings = check(document, made(document, read, None))
-            checked.findings += check_arguments(read.arguments) if read.arguments is not None else []
+            checked.findings += check_arguments(read.arguments, setting) if read.arguments is not None else []
             checked.findings += [placed(document, hit) for hit in _built_whole(literal, text)]
         checked.findings += [_as_python(one) for one in findings if one.rule not in NOT_OF_PYTHON]
     for line, path, use in written.named:

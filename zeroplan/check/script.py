@@ -130,7 +130,7 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
     setting = replace(setting, by_launcher=launch.reader == ACCELERATE)
     if launch.arguments is not None and launch.reader in (TRAINER, ACCELERATE):
         setting = replace(setting, reader=TRAINER, arguments=launch.arguments)
-        checked.findings += check_arguments(launch.arguments)
+        checked.findings += check_arguments(launch.arguments, setting)
         checked.texts[launch.arguments.document.name] = launch.arguments.document.text
     elif launch.reader == RAW or launch.unknown:
         setting = replace(setting, reader=TRAINER if launch.unknown else RAW, reader_is_known=True)

@@ -42,7 +42,7 @@ def check_training(arguments: Arguments, setting: Setting, beside: Beside, made:
     if tool_of(document.config) is not None or has_own(document.config):
         arguments = replace(arguments, command_line=_of_command_line(setting.arguments))
         setting = replace(setting, reader=TRAINER, arguments=arguments)
-        checked.findings += check_arguments(arguments)
+        checked.findings += check_arguments(arguments, setting)
     if arguments.tool == LLAMA_FACTORY:
         checked.findings += twice(document, "LLaMA-Factory stops", ERROR)
     if member.node.members is None:
@@ -75,7 +75,7 @@ def _by_trl(
     gpus = setting.gpus or (processes if isinstance(processes, int) else None)
     launch = AccelerateConfig(read_document(*file, "an Accelerate config"))
     checked = check_launch(launch, replace(setting, arguments=arguments, gpus=gpus), beside, made)
-    checked.findings += check_arguments(arguments)
+    checked.findings += check_arguments(arguments, setting)
     checked.texts[document.name] = document.text
     checked.notes.append(f"{document.name}: its {LAUNCH} is {file[0]}")
     return checked

@@ -211,16 +211,17 @@ def _chosen(command: CheckCommand) -> RuleSelection:
 
 def _inputs(command: CheckCommand) -> tuple[CheckInputs, CheckedFiles]:
     """What holds for all files, and what is found in TrainingArguments themselves."""
-    arguments, about = None, CheckedFiles()
+    arguments, text, about = None, "", CheckedFiles()
     if command.trainer_args is not None:
         text = read_text(command.trainer_args, "TrainingArguments", LARGEST_CONFIG)
         arguments = read_arguments(command.trainer_args, text)
-        about = CheckedFiles(check_arguments(arguments), {command.trainer_args: text})
     inputs = read_inputs(
         command.options, reader=command.reader, accelerator=command.accelerator, version=command.version,
         client_optimizer=command.client_optimizer, arguments=arguments, upgrade=command.upgrade,
         transformers=command.transformers, accelerate=command.accelerate,
     )  # fmt: skip
+    if arguments is not None:
+        about = CheckedFiles(check_arguments(arguments, inputs.setting), {arguments.document.name: text})
     return inputs, about
 
 

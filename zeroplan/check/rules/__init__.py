@@ -27,6 +27,7 @@ from zeroplan.check.rules import (
     refused_files,
     scheduler,
     trainer,
+    trainer_release,
     upgrade,
     values,
     wrong_steps,
@@ -36,7 +37,7 @@ from zeroplan.check.subject import Subject
 
 ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
          integration, machine, model, trainer, overridden, llama_factory, launch, processes,
-         refused_files, older, wrong_steps, upgrade, fit)
+         refused_files, trainer_release, older, wrong_steps, upgrade, fit)
 
 RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}
 """Every rule by its id, in order."""

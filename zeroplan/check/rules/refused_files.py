@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from zeroplan.catalog.trainers.tools import AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL
 from zeroplan.check.arguments import SWITCHES, Arguments
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
+from zeroplan.check.finding import number as figure
 from zeroplan.check.rule import Example, Rule
 
 FSDP = "fsdp"
 OPTIMIZER = "optimizer"
+EVALUATES = ("eval_strategy", "evaluation_strategy")
+OF_TRAINER = (TRAINER, TRL, LLAMA_FACTORY)
+"""Tools whose files have these arguments as the Trainer has them."""
+BY_LOSS = ("reduce_lr_on_plateau", "greedy")
+"""Schedules that follow the loss of an evaluation."""
+USUAL_STEPS = 500
+MILLION = 1_000_000
+"""Shares are compared in millionths, as the Trainer does."""
 RUN = "run: transformers 5.24 training_args.py, axolotl 0.19 schemas/validation.py, ms-swift 4.6 arguments/sft_args.py"
 BESIDE = 'output_dir: o\nper_device_train_batch_size: 1\nbf16: true\ndeepspeed: {bf16: {enabled: auto}, ' \
          'zero_optimization: {stage: 2}, train_micro_batch_size_per_gpu: auto}\n'  # fmt: skip
+
+GROUP, LEAST = "num_generations", 2
+"""Answers to one prompt in GRPO, which compares them, and how many it needs."""
+GROUPS = "model_name_or_path: x/y\ndataset_name: d\n" + BESIDE + "num_generations: %s\n"
 
 OLDER = {"train_type": "tuner_type", "sft_type": "tuner_type", "model_id_or_path": "model", "lora_modules": "adapters"}
 """Arguments of ms-swift before 4.0, and what 4.6 calls them."""
@@ -24,6 +38,12 @@ RULES: tuple[Rule, ...] = (
         "ZP822", ERROR, "What a trainer refuses of its own file beside DeepSpeed", RUN,
         Example(f"{BESIDE}fsdp: full_shard\n", file="train.yaml"), Example(BESIDE, file="train.yaml"),
         "https://huggingface.co/docs/transformers/main_classes/trainer",
+    ),
+    Rule(
+        "ZP835", ERROR, "A generation that holds no whole groups of answers",
+        "trl 1.16: trainer/grpo_config.py:__post_init__, run: ValueError",
+        Example(GROUPS % 6, (("gpus", "8"),), file="train.yaml"), Example(GROUPS % 4, (("gpus", "8"),), "train.yaml"),
+        "https://huggingface.co/docs/trl/grpo_trainer",
     ),
     Rule(
         "ZP831", WARNING, "An argument that ms-swift 4 calls otherwise",
@@ -47,14 +67,79 @@ def both_halves(arguments: Arguments) -> Iterator[Hit]:
 
 def best_model(arguments: Arguments) -> Iterator[Hit]:
     """The best model is looked for where both an evaluation and a checkpoint are."""
-    names = ("eval_strategy", "evaluation_strategy")
-    evaluates = next((stated for name in names if (stated := arguments.stated(name)) is not None), "no")
+    evaluates = next((stated for name in EVALUATES if (stated := arguments.stated(name)) is not None), "no")
     saves = arguments.stated("save_strategy") or "steps"
-    texts = isinstance(evaluates, str) and isinstance(saves, str) and arguments.tool in (TRAINER, TRL, LLAMA_FACTORY)
+    texts = isinstance(evaluates, str) and isinstance(saves, str) and arguments.tool in OF_TRAINER
     if texts and arguments.stated("load_best_model_at_end") is True and saves not in (evaluates, "best"):
         what = f"load_best_model_at_end where eval_strategy is {said(evaluates)} and save_strategy {said(saves)}"
         yield Hit("ZP822", ("load_best_model_at_end",), f"{what}: {_whose(arguments)} stops",
                   f"eval_strategy: {named(saves)}")  # fmt: skip
+    elif texts and arguments.stated("load_best_model_at_end") is True and evaluates == saves == "steps":
+        yield from _best_of_steps(arguments)
+
+
+def _best_of_steps(arguments: Arguments) -> Iterator[Hit]:
+    usual = 10 if arguments.tool == TRL else USUAL_STEPS
+    saved = _steps(arguments.stated("save_steps"), USUAL_STEPS)
+    evaluated = _steps(arguments.stated("eval_steps") or arguments.stated("logging_steps"), usual)
+    if saved is None or evaluated is None or _is_multiple(saved, evaluated):
+        return
+    what = f"load_best_model_at_end where save_steps {figure(saved)} is no multiple of eval_steps {figure(evaluated)}"
+    yield Hit("ZP822", ("load_best_model_at_end",), f"{what}: {_whose(arguments)} stops",
+              f"save_steps: {figure(evaluated)}")  # fmt: skip
+
+
+def _is_multiple(saved: float, evaluated: float) -> bool:
+    """As transformers 5.24 has it (training_args.py:_validate_args): steps below 1 are shares of all."""
+    if saved % evaluated == 0:
+        return True
+    return max(saved, evaluated) < 1 and saved * MILLION % (evaluated * MILLION) == 0
+
+
+def _steps(stated: object, usual: float) -> float | None:
+    """None for what is no number of steps."""
+    if stated is None:
+        return usual
+    return stated if isinstance(stated, int | float) and not isinstance(stated, bool) and stated > 0 else None
+
+
+def steps_of_zero(arguments: Arguments) -> Iterator[Hit]:
+    """Evaluation by steps takes logging_steps where eval_steps is absent or 0."""
+    strategy = arguments.stated("logging_strategy") or "steps"
+    if arguments.tool in OF_TRAINER and strategy == "steps" and arguments.stated("logging_steps") == 0:
+        what = f"logging_steps 0 with logging_strategy {said(strategy)}: {_whose(arguments)} stops"
+        yield Hit("ZP822", ("logging_steps",), what, 'logging_strategy: "no"')
+
+
+def plateau(arguments: Arguments) -> Iterator[Hit]:
+    evaluates = next((stated for name in EVALUATES if (stated := arguments.stated(name)) is not None), "no")
+    schedule = arguments.stated("lr_scheduler_type")
+    if arguments.tool in OF_TRAINER and schedule in BY_LOSS and evaluates in ("no", False):
+        what = f"lr_scheduler_type {said(schedule)} without an eval_strategy: {_whose(arguments)} stops"
+        yield Hit("ZP822", ("lr_scheduler_type",), what, "eval_strategy: epoch")
+
+
+def groups_of_answers(arguments: Arguments, gpus: int | None) -> Iterator[Hit]:
+    """A generation holds whole groups of answers to the same prompt, on all ranks together."""
+    group = arguments.stated(GROUP)
+    if not isinstance(group, int) or isinstance(group, bool) or group < 1:
+        return
+    severity = ERROR if arguments.tool == TRL and arguments.job is None else WARNING  # another may group otherwise
+    if group < LEAST:
+        what = f"{GROUP} {group}, of which no advantage can be computed: TRL stops"
+        yield Hit("ZP835", (GROUP,), what, f"{GROUP}: {LEAST}", severity)
+        return
+    micro_batch, steps = arguments("per_device_train_batch_size"), arguments("gradient_accumulation_steps")
+    steps = arguments.stated("steps_per_generation") or steps
+    stated = arguments.stated("generation_batch_size")
+    parts = (stated,) if stated is not None else (micro_batch, gpus, steps)
+    if not all(isinstance(part, int) and part > 0 for part in parts) or (batch := math.prod(parts)) % group == 0:
+        return
+    how = "" if stated is not None else f" ({' * '.join(map(str, parts))})"
+    what = f"{batch} answers of a generation{how} are no whole groups of {GROUP} {group}: TRL stops since 0.15"
+    fitting = [one for one in range(LEAST, min(group, batch) + 1) if batch % one == 0]
+    write = f"{GROUP}: {fitting[-1]}" if fitting else f"per_device_train_batch_size: {group}"
+    yield Hit("ZP835", (GROUP,), what, write, severity)
 
 
 def axolotls_own(arguments: Arguments) -> Iterator[Hit]:
@@ -88,7 +173,7 @@ def _whose(arguments: Arguments) -> str:
 
 
 REFUSED_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (
-    sharded_twice, both_halves, best_model, axolotls_own, swifts_own, older_names,
+    sharded_twice, both_halves, best_model, steps_of_zero, plateau, axolotls_own, swifts_own, older_names,
 )  # fmt: skip
 CHECKS = ()
 """None that asks a ds_config."""
