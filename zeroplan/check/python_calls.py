@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from zeroplan.catalog.trainers.tools import TRL
+from zeroplan.check.python_strategies import PLUGIN, STRATEGY, built_config
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, LIGHTNING, TRAINER
 
 ARGUMENTS = re.compile(r"\w*TrainingArguments")
@@ -20,12 +21,12 @@ AT_STAGE_3 = "zero.Init"
 INITIALIZE = ("config", "config_params")
 CALLS = {
     "HfDeepSpeedConfig": (AT_STAGE_3, ("config_file_or_dict",)),
-    "DeepSpeedPlugin": (ACCELERATE, ("hf_ds_config",)),
-    "DeepSpeedStrategy": (LIGHTNING, ("config",)),
+    PLUGIN: (ACCELERATE, ("hf_ds_config",)),
+    STRATEGY: (LIGHTNING, ("config",)),
     "Init": (DEEPSPEED, ("config_dict_or_path", "config")),
 }
 """By the name that is called: who reads the config, and what the argument is called."""
-FIRST = ("HfDeepSpeedConfig", "DeepSpeedPlugin")
+FIRST = ("HfDeepSpeedConfig", PLUGIN)
 """Calls whose first argument it is."""
 ORDER = (DEEPSPEED, TRAINER, ACCELERATE, LIGHTNING, AT_STAGE_3)
 """Who counts where several calls take the same config."""
@@ -39,6 +40,8 @@ class ConfigCall(NamedTuple):
     call: ast.Call
     tool: str = ""
     """Whose TrainingArguments they are, where that is not the Trainer's own."""
+    built_by: str = ""
+    """The class that builds it of the call's other arguments; "" for a config that stands there."""
 
 
 def config_calls(tree: ast.Module) -> list[ConfigCall]:
@@ -58,6 +61,9 @@ def _config_calls(call: ast.Call) -> Iterator[ConfigCall]:
         reader, names = CALLS[name]
         first = call.args[:1] if name in FIRST else []
         yield from (ConfigCall(reader, value, call) for value in (*_named(call, names), *first))
+    if (built := built_config(call, name)) is not None:
+        by, reader = (PLUGIN, ACCELERATE) if name == PLUGIN else (STRATEGY, LIGHTNING)
+        yield ConfigCall(reader, built, call, built_by=by)
 
 
 def _named(call: ast.Call, names: tuple[str, ...]) -> Iterator[ast.expr]:

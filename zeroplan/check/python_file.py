@@ -14,6 +14,7 @@ from zeroplan.check.named_config import EXPECTED, TWICE, Beside, CheckedFiles, M
 from zeroplan.check.partly_known import alone, decided
 from zeroplan.check.python_calls import AT_STAGE_3
 from zeroplan.check.python_reader import Literal, Use, python_configs
+from zeroplan.check.python_strategies import STRATEGY, as_arguments
 from zeroplan.check.python_words import WORDS
 from zeroplan.check.setting import DEEPSPEED, LIGHTNING, TRAINER, Setting
 from zeroplan.errors import SpecError
@@ -22,8 +23,6 @@ OF_JSON = {written: word for word, written in WORDS.items()}
 CONSTANTS = re.compile(rf"\b(?:{'|'.join(OF_JSON)})\b")
 NOT_OF_PYTHON = (TWICE, "ZP203")
 """A dict of Python has each key once, and the batch that it lacks other code may put there."""
-LIGHTNINGS = "DeepSpeedStrategy"
-"""What Lightning's users give a config to."""
 STAGE_3 = 3
 DIVIDES = re.compile(r"HfDeepSpeedConfig|HfTrainerDeepSpeedConfig|\bInit\(")
 """What divides a model as it is built."""
@@ -35,7 +34,7 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
     written = python_configs(name, text)
     if not written.literals and not written.named:
         raise SpecError(name, "a Python file without a dict that is a DeepSpeed config", EXPECTED)
-    by_lightning = replace(setting, reader=LIGHTNING, reader_is_known=True) if LIGHTNINGS in text else setting
+    by_lightning = replace(setting, reader=LIGHTNING, reader_is_known=True) if STRATEGY in text else setting
     for literal in written.literals:
         document = literal.document
         if literal.unknown:
@@ -46,7 +45,7 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
             findings = check(document, made(document, read, None))
             checked.findings += check_arguments(read.arguments, setting) if read.arguments is not None else []
             checked.findings += [placed(document, hit) for hit in _built_whole(literal, text)]
-        checked.findings += [_as_python(one) for one in findings if one.rule not in NOT_OF_PYTHON]
+        checked.findings += [_as_python(one, literal.call) for one in findings if one.rule not in NOT_OF_PYTHON]
     for line, path, use in written.named:
         if (file := beside(path)) is None:
             notes.append((line, f"{said(path)}, which is not there: not looked at"))
@@ -89,7 +88,7 @@ def _built_whole(literal: Literal, text: str) -> Iterator[Hit]:
         yield Hit("ZP806", ("zero_optimization", "stage"), what, write)
 
 
-def _as_python(finding: Finding) -> Finding:
-    """With the line to write as Python has it, and no edit."""
+def _as_python(finding: Finding, call: str) -> Finding:
+    """With the line to write as Python, or a call, has it, and no edit."""
     write = CONSTANTS.sub(lambda match: OF_JSON[match[0]], finding.write)
-    return replace(finding, write=write, edits=())
+    return replace(finding, write=as_arguments(write, call) if call else write, edits=())

@@ -13,6 +13,7 @@ from zeroplan.check.arguments import DEFAULTS, Arguments
 from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.kind import is_config
 from zeroplan.check.python_calls import ConfigCall, config_calls
+from zeroplan.check.python_strategies import PLUGIN, STRATEGY
 from zeroplan.check.setting import TRAINER
 from zeroplan.deepspeed.keys import key
 from zeroplan.deepspeed.values import AUTO
@@ -20,7 +21,9 @@ from zeroplan.errors import SpecError
 
 NAMED = re.compile(r"(?:^|_)(?:ds|deepspeed)_?(?:config|cfg|params|dict)|^(?:deepspeed|config_params)$", re.IGNORECASE)
 """How variables and arguments are called that hold a config."""
-WORDS = ("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size")
+WORDS = (
+    "zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", STRATEGY, PLUGIN, "deepspeed_stage_",
+)  # fmt: skip
 """One of them is in every file that holds a config."""
 CHANGING = ("update", "setdefault", "pop", "clear")
 LARGEST_POWER, DEEPEST = 64, 6
@@ -48,6 +51,8 @@ class Literal(NamedTuple):
     """Lines and paths of keys whose values are no literals."""
     use: Use | None = None
     """Who reads it, by the call that takes it or its name; None where no such call is there."""
+    call: str = ""
+    """The call of whose other arguments it is built; "" for a dict that stands there."""
 
 
 class PythonConfigs(NamedTuple):
@@ -91,6 +96,8 @@ def python_configs(name: str, text: str) -> PythonConfigs:
         reader.literal(node, (*_rest(node, parts), *changed.get(named, ())))._replace(use=use)
         for node, named, use in dicts if use is not None or reader.is_one(node, named)
     ]  # fmt: skip
+    several += [reader.literal(call.value, ())._replace(use=use, call=call.built_by)
+                for call, use in uses if call.built_by]  # fmt: skip
     paths = [(call.call.lineno, path, use) for call, use in uses if (path := reader.text_of(call.value))]
     return PythonConfigs(sorted(several, key=lambda one: one.document.root.start), paths)
 
