@@ -97,3 +97,12 @@ def test_llama_factory_has_one_of_its_own(check_files):
     text = f"model_name_or_path: x/y\nfinetuning_type: full\noutput_dir: o\noverwrite_output_dir: true\nwarmup_ratio: 0.1\nbf16: true\ndeepspeed: {CONFIG}\n"
     assert "ZP833" not in check_files({"train.yaml": text}).out
     assert "ZP833" in check_files({"train.yaml": f"evaluation_strategy: 'no'\n{text}"}).out
+
+
+def test_a_call_that_names_a_file_of_the_folder(zeroplan, tmp_path):
+    call = 'args = TrainingArguments("o", evaluation_strategy="no", bf16=True, fp16=True, deepspeed="ds.json")\n'
+    (tmp_path / "train.py").write_text(call)
+    (tmp_path / "ds.json").write_text('{"bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"}')
+    ran = zeroplan("check", str(tmp_path), "--format", "concise")
+    assert 'warning ZP833: evaluation_strategy is gone since transformers 4.51, which stops at it; write: eval_strategy="no"' in ran.out
+    assert "write: fp16=False" in ran.out

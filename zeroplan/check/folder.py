@@ -62,7 +62,7 @@ def looks_like_config(path: str) -> bool:
     if path.lower().endswith(SCRIPT):
         return _starts_with_config(path)
     if path.lower().endswith(".py"):
-        return _writes_config_out(path)
+        return _has_or_names_config(path)
     is_named = not path.lower().endswith(YAML) and NAMED.search(os.path.basename(path).lower())
     return bool(is_named) or _has_config(path)
 
@@ -86,15 +86,17 @@ def _has_config(path: str) -> bool:
     return kind is not Kind.OTHER or inner(document) is not None
 
 
-def _writes_config_out(path: str) -> bool:
-    """Whether a Python file holds a config, and is Python."""
+def _has_or_names_config(path: str) -> bool:
+    """Whether a Python file holds a config or names one that is there, and is Python."""
     try:
         text = read_text(path, EXPECTED, LARGEST_CONFIG)
-        if not any(word in text for word in WORDS):
+        if not any(word in text for word in (*WORDS, DEEPSPEED)):
             return False
         from zeroplan.check.python_reader import python_configs  # where there is such a file
 
-        return bool(python_configs(path, text).literals)
+        written = python_configs(path, text)
+        names = (name for _line, name, _use in written.named)
+        return bool(written.literals) or any(os.path.isfile(file) for name in names for file in beside(path, name))
     except ZeroplanError:
         return False
 

@@ -23,6 +23,9 @@ OF_JSON = {written: word for word, written in WORDS.items()}
 CONSTANTS = re.compile(rf"\b(?:{'|'.join(OF_JSON)})\b")
 NOT_OF_PYTHON = (TWICE, "ZP203")
 """A dict of Python has each key once, and the batch that it lacks other code may put there."""
+ARGUMENT = re.compile(r"^(\w+): ([^\s,]+)$")
+"""An argument and its value, as YAML has them."""
+NUMBER = re.compile(r"[-+.\deE]+")
 STAGE_3 = 3
 DIVIDES = re.compile(r"HfDeepSpeedConfig|HfTrainerDeepSpeedConfig|\bInit\(")
 """What divides a model as it is built."""
@@ -43,14 +46,16 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
         else:
             read = _read_by(literal.use, document, setting, by_lightning)
             findings = check(document, made(document, read, None))
-            checked.findings += check_arguments(read.arguments, setting) if read.arguments is not None else []
+            checked.findings += _of_arguments(read)
             checked.findings += [placed(document, hit) for hit in _built_whole(literal, text)]
         checked.findings += [_as_python(one, literal.call) for one in findings if one.rule not in NOT_OF_PYTHON]
     for line, path, use in written.named:
         if (file := beside(path)) is None:
             notes.append((line, f"{said(path)}, which is not there: not looked at"))
             continue
-        findings, checked.texts[file[0]] = reached(*file, _read_by(use, None, setting, by_lightning), made)
+        read = _read_by(use, None, setting, by_lightning)
+        checked.findings += _of_arguments(read) if use.arguments is not None else []
+        findings, checked.texts[file[0]] = reached(*file, read, made)
         checked.findings += findings
         notes.append((line, file[0]))
     if not written.literals and len(checked.texts) == 1:
@@ -69,6 +74,19 @@ def _read_by(use: Use | None, document: Document | None, setting: Setting, unkno
         return replace(setting, reader=DEEPSPEED, reader_is_known=True) if is_read else unknown
     setting = replace(setting, reader=use.reader, reader_is_known=True)
     return replace(setting, arguments=use.arguments) if use.reader == TRAINER else setting
+
+
+def _of_arguments(setting: Setting) -> list[Finding]:
+    """What the arguments of a call say, with lines to write as a call has them."""
+    findings = check_arguments(setting.arguments, setting) if setting.arguments is not None else []
+    return [replace(one, write=ARGUMENT.sub(_as_keyword, one.write)) for one in findings]
+
+
+def _as_keyword(match: re.Match[str]) -> str:
+    name, value = match.groups()
+    is_plain = NUMBER.fullmatch(value) is not None or value.startswith(('"', "'", "["))
+    text = value if is_plain else f'"{value}"'
+    return f"{name}={OF_JSON.get(value, text)}"
 
 
 def _stage(document: Document) -> object:
