@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from zeroplan.check.document import Document, Member, ValueNode
-from zeroplan.deepspeed.keys import key
+from zeroplan.deepspeed.keys import children, key
 from zeroplan.deepspeed.values import AUTO
 
 INTERPOLATION = re.compile(r"\$\{[^{}]+")
@@ -50,12 +50,21 @@ def known_of(document: Document, *, by_another: bool = False) -> Known:
         if not is_interpolated(node.scalar):
             return _number(document, node) if of_omegaconf else node
         unknown.append((document.place(node.start).line, path))
-        filled = key(path)
-        return ValueNode(node.start, node.end, scalar=AUTO) if filled is not None and filled.auto else None
+        return stand_in(node.start, node.end, path)
 
     root = known(document.root, "")
     assert root is not None
     return Known(Document(document.name, document.text, root, document.remarks), tuple(unknown))
+
+
+def stand_in(start: int, end: int, path: str) -> ValueNode | None:
+    """What stands for a value that is not known: "auto" where the Trainer would fill it, null where there is no such
+    key, of which the name alone is looked at; None for nothing.
+    """
+    known, section = key(path), path.rpartition(".")[0]
+    if known is not None:
+        return ValueNode(start, end, scalar=AUTO) if known.auto else None
+    return ValueNode(start, end, scalar=None) if children(section) else None
 
 
 def _number(document: Document, node: ValueNode) -> ValueNode:

@@ -31,7 +31,8 @@ def alone(
     setting = replace(setting, reader=TRAINER, reader_is_known=True)  # who fills in the "auto" that stands for them
     paths = [path for _, path in unknown]
     findings = check(document, made(document, setting, None))
-    return [one for one in findings if one.rule in OF_ONE_KEY or (one.rule in OF_SEVERAL and _is_known(one, paths))]
+    sure = [one for one in findings if one.rule in OF_ONE_KEY or (one.rule in OF_SEVERAL and _is_known(one, paths))]
+    return [replace(one, write=one.write.replace(": null", ": ...")) if one.path in paths else one for one in sure]
 
 
 def _is_known(finding: Finding, unknown: Sequence[str]) -> bool:

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from zeroplan.check.arguments import DEFAULTS, Arguments
 from zeroplan.check.document import Document, Member, ValueNode
+from zeroplan.check.interpolated import stand_in
 from zeroplan.check.kind import is_config
 from zeroplan.check.python_calls import ConfigCall, config_calls
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY
 from zeroplan.check.setting import TRAINER
 from zeroplan.deepspeed.keys import key
-from zeroplan.deepspeed.values import AUTO
 from zeroplan.errors import SpecError
 
 NAMED = re.compile(r"(?:^|_)(?:ds|deepspeed)_?(?:config|cfg|params|dict)|^(?:deepspeed|config_params)$", re.IGNORECASE)
@@ -258,8 +258,7 @@ class _Reader:
             return ValueNode(*self._span(node), scalar=self._scalar(node))
         except NOT_WORKED_OUT:
             self.unknown.append((node.lineno, path))
-        known = key(path)
-        return ValueNode(*self._span(node), scalar=AUTO) if known is not None and known.auto else None
+        return stand_in(*self._span(node), path)
 
     def _scalar(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, bool | int | float | str)):
