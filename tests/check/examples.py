@@ -26,6 +26,6 @@ def found(example):
     known = read_inputs(Options(**options), arguments=arguments, **own)
     known = known._replace(setting=replace(known.setting, trl=trl))
     checked = check_file(
-        example.file, example.text, known.setting, lambda path: (path, BESIDE), partial(setting_of, known)
+        example.file, example.text, known.setting, lambda path: (path, example.beside or BESIDE), partial(setting_of, known)
     )
     return [*(check_arguments(arguments, known.setting) if arguments else ()), *checked.findings]

@@ -6,7 +6,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -46,15 +46,22 @@ def is_recording(path: Path) -> bool:
 
 def beside(path: str, named: str) -> tuple[str, ...]:
     """Where a file may be that another one names: as seen from that, from here, which is what Accelerate does, or from
-    a folder between that and the root of its repository, where people start their runs.
+    a folder between that and the root of its repository, where people start their runs. A path from the root of another
+    machine may end in one below such a folder: /home/me/clone/configs/ds.json.
     """
     folder, name = Path(path).parent, Path(named)
-    above: tuple[str, ...] = ()
-    if not name.is_absolute() and len(name.parts) > 1:
-        here = os.getcwd()
-        above = project_folders(os.path.abspath(folder), here)[1:]
-        above = above if folder.is_absolute() else tuple(os.path.relpath(one, here) for one in above)
-    return str(folder / name), str(name), *(str(Path(one) / name) for one in above)
+    if name.is_absolute():
+        ends = [Path(*name.parts[at:]) for at in range(2, len(name.parts) - 1)]
+        return str(name), *_in_project(folder, ends)
+    return str(folder / name), str(name), *_in_project(folder, [name] if len(name.parts) > 1 else [])
+
+
+def _in_project(folder: Path, names: Sequence[Path]) -> Iterator[str]:
+    """Each name in a folder and those above it that belong to the same project, as seen from here."""
+    here = os.getcwd()
+    folders = project_folders(os.path.abspath(folder), here) if names else ()
+    seen = folders if folder.is_absolute() else [os.path.relpath(one, here) for one in folders]
+    yield from (str(Path(one) / name) for name in names for one in seen)
 
 
 @cache

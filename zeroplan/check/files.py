@@ -34,8 +34,8 @@ from zeroplan.errors import SpecError
 
 LOG = re.compile(
     r"^\[\d{4}-\d\d-\d\d [\d:,]+\] \[[A-Z]+\]|^[IWE]\d{4} \d\d:\d\d:\d\d|^Traceback \(most recent call last\):"
-    r"|^\[(?:default|rank)\d+\]:|^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S* .*\b(?:INFO|WARNING|ERROR)\b"
-    r"|^\{'(?:train_)?loss': ",
+    r"|^\[(?:default|rank)\d+\]:|^\[(?:INFO|WARNING|ERROR)\|\d{4}-|^\d\d-[A-Z][a-z]{2}-\d\d \d\d:\d\d:\d\d - "
+    r"|^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S* .*\b(?:INFO|WARNING|ERROR)\b|^\{'(?:train_)?loss': ",
     re.MULTILINE,
 )
 """How a line of a log begins: of DeepSpeed, torchrun, Python, a rank, a logger, the Trainer."""

@@ -98,10 +98,15 @@ class AccelerateConfig:
         return None if file is None else str(file)
 
     @property
+    def stated_processes(self) -> int | None:
+        """Ranks of all machines together, as they are stated."""
+        number = self.overrides.get(PROCESSES, self.document.config.get(PROCESSES))
+        return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
+
+    @property
     def processes(self) -> int | None:
         """Ranks; this machine's alone where the others are not reached."""
-        number = self.overrides.get(PROCESSES, self.document.config.get(PROCESSES))
-        every = number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
+        every = self.stated_processes
         return every // self.machines if every and not self.reaches_others else every
 
     @property

@@ -9,21 +9,29 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL, tool_of
-from zeroplan.catalog.trainers.trl_configs import own_launch
-from zeroplan.check.arguments import YAML, Arguments, has_own
+from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL
+from zeroplan.check.arguments import Arguments
 from zeroplan.check.document import Document, ValueNode
-from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import DEEPSPEED as KEY
-from zeroplan.check.kind import JSON, Kind, kind_of, read_document
-from zeroplan.check.launch import KIND, OPTIONS, PROCESSES, AccelerateConfig, is_launch
+from zeroplan.check.launch import KIND, OPTIONS, PROCESSES
+from zeroplan.check.launch_files import (
+    Beside,
+    arguments_of,
+    code_of,
+    first_file,
+    is_config_file,
+    named_document,
+    processes_of,
+    reached,
+    sourced,
+    training_file,
+)
 from zeroplan.check.launch_options import ANY, assignments, config_of, options_of, trainer_arguments, value_of
 from zeroplan.check.launcher_parsers import RANKS, Parsed, parsed
 from zeroplan.check.launcher_refusal import Refusal, refusal
@@ -42,7 +50,6 @@ from zeroplan.check.ranks import (
 from zeroplan.check.setting import ACCELERATE
 from zeroplan.check.shell import Command, commands, cut_off, inner_commands
 from zeroplan.check.shell_variables import Word
-from zeroplan.errors import SpecError
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3", "swift", "trl",
              "llamafactory-cli", "axolotl", "accelerate-launch")  # fmt: skip
@@ -55,12 +62,12 @@ OF_TRL_ALONE = ("--num_generations", "--max_completion_length", "--max_prompt_le
 """Options that TRL's arguments have beside the Trainer's."""
 SWIFTS = re.compile(r"(?:^|[/.])swift[/.]cli[/.](?:sft|pt|rlhf)(?:\.py)?$")
 """The files and modules that `swift` starts itself."""
-OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
-"""What takes a training file and names no config beside it."""
 MODULES = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
     "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed",
 }  # fmt: skip
+REMOTE = ("srun", "mpirun", "ssh", "pdsh", "clush")
+"""What starts a shell on other hosts."""
 OF_ITSELF = ("0", "BASH_SOURCE", "BASH_SOURCE[0]")
 """Variables that name the script."""
 OTHERS = {
@@ -68,8 +75,6 @@ OTHERS = {
     "--use_megatron_lm": "MEGATRON_LM",
 }  # fmt: skip
 """Options with which `accelerate launch` starts something else than its file says (run: 1.15 hands on no DeepSpeed)."""
-Beside = Callable[[str], tuple[str, str] | None]
-"""Name and text of a file that another names; None where it is not there."""
 
 
 class Launch(NamedTuple):
@@ -112,6 +117,18 @@ class Launch(NamedTuple):
     """The launcher's own, as its parser has them."""
     written: Word | None = None
     """The config, where the script itself writes it."""
+    hosts: tuple[str, str] | None = None
+    """Name and text of the hostfile of `deepspeed`, where it is there."""
+    command: str = ""
+    """What a tool is to do: train, of `llamafactory-cli train`."""
+    is_first: bool = False
+    """Whether the training file is the first argument of a script."""
+    is_below: bool = False
+    """Whether srun, mpirun or a shell on another host starts it."""
+    nodes: int | None = None
+    """Those that Slurm gives the script, where its lines say how many."""
+    starts: bool = False
+    """Whether it is DeepSpeed's own launcher with a script behind it."""
     is_open: bool = False
     """Whether words that no line sets may name a config."""
 
@@ -130,20 +147,22 @@ def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[
     slurm = Slurm.of(text)
     document = Document(name, text, ValueNode(0, len(text), members=[]))
     own = dict.fromkeys(OF_ITSELF, posixpath.basename(name))
-    outer = commands(text, {**own, **slurm.variables}, VARIABLES, lambda file: _text(file, beside))
+    outer = commands(text, {**own, **slurm.variables}, VARIABLES, lambda file: sourced(file, beside))
     written: dict[str, Word] = {}
     every: list[Launch] = []
     for command in outer:
         written |= _written(command)
         several = (command, *inner_commands(command, VARIABLES))
         outermost, *inside = (_launch(document, one, slurm, within(one.folder, beside)) for one in several)
-        launched = (outermost, *(_started_by(outermost, one) for one in inside))
+        elsewhere = any(word.text in REMOTE for word in command.words)
+        launched = (outermost, *(_started_by(outermost, one, elsewhere=elsewhere) for one in inside))
         every += [one._replace(written=one.named and written.get(one.named.text or "")) for one in launched if one]
-    return [one for one in every if one.named or one.is_open or (one.cut and one.launcher in RANKS)]
+    return [one for one in every if one.named or one.is_open or (one.cut and one.launcher in RANKS) or one.starts]
 
 
-def _started_by(outer: Launch | None, inner: Launch | None) -> Launch | None:
+def _started_by(outer: Launch | None, inner: Launch | None, *, elsewhere: bool) -> Launch | None:
     """What `deepspeed --no_python bash -c "python train.py"` starts: each of its ranks is one process."""
+    inner = inner and inner._replace(is_below=inner.is_below or elsewhere)
     if outer is None or inner is None or outer.launcher not in RANKS or inner.launcher not in PLAIN:
         return inner
     return inner._replace(launcher=outer.launcher, gpus=outer.gpus)
@@ -177,13 +196,14 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         return _below(
             launcher, _launch(document, command._replace(words=line.script_words), slurm, beside), tasks_of(own, slurm)
         )
-    training = _training_file(command.words[line.at :])
-    by_name = launcher == "llamafactory-cli" and training is not None
+    first = first_file(line.script_words, beside) if launcher in (*RANKS, *PLAIN) else None
+    training = training_file(command.words[line.at :]) or first
+    by_name = training is not None and (launcher == "llamafactory-cli" or training is first)
     stated = assignments(line.script_words) if by_name else list(options_of(line.script_words))
     config, reader = config_of(stated)
     word = training or dict(stated).get("--config")
-    named = _named_document(word, beside)
-    file, code = _arguments_of(named), _code(script, beside)
+    named = named_document(word, beside)
+    file, code = arguments_of(named), code_of(script, beside)
     by_file = script is not None and SWIFTS.search(script.text or "") is not None
     tool = SWIFT if by_file else TOOLS.get(launcher, "") or _tool_of(code, stated)
     arguments, unknown = trainer_arguments(
@@ -199,30 +219,38 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     accelerate = dict(stated).get("--accelerate_config") if launcher == "trl" else of_accelerate.get("--config_file")
     if launcher == "trl" and accelerate is not None:
         training = None
-    if config is None and _is_config(named):
+    if config is None and is_config_file(named):
         config, reader = word, ANY
     if config is None and training is None and launcher == "accelerate":
         config, reader = own.get("--deepspeed_config_file"), ACCELERATE
-    hosts = _reached(hostfile_of(own), beside) if launcher == "deepspeed" else None
+    hosts = reached(hostfile_of(own), beside) if launcher == "deepspeed" else None
     environment = _environment(command, line, stated, file)
     gpus = ranks(launcher, own, environment, hosts, slurm.per_node)
     if accelerate is not None and "--num_processes" not in own:
-        gpus = _processes(accelerate.text, beside)
+        gpus = processes_of(accelerate.text, beside)
     return Launch(
         launcher, document.place(command.words[line.at].start).line, config, reader, accelerate, gpus,
         None if unknown else arguments, unknown, _overrides(of_accelerate),
         next((name for name in OTHERS if name in of_accelerate and reader == ACCELERATE), ""),
         training, command.words[line.at].start, refusal(launcher, line.parsed, hosts), environment, command.folder,
-        cut_off(document.text, command), script is not None, line.parsed.options,
+        cut_off(document.text, command), script is not None, line.parsed.options, hosts=hosts,
+        command=line.command, nodes=slurm.nodes,
+        starts=launcher == "deepspeed" and script is not None and not _is_value(command, line),
+        is_first=training is not None and training is first,
         is_open=_may_name_one(command, line),
     )  # fmt: skip
 
 
 def _may_name_one(command: Command, line: _Line) -> bool:
     """Whether words that no line sets may name a config; what an option before it has as its value starts nothing."""
-    before = command.words[line.at - 1].text if line.at else ""
-    starts = before is not None and not before.startswith("--") and line.launcher in RANKS
+    starts = line.launcher in RANKS and not _is_value(command, line)
     return starts and any(word.text is None and not word.partly.startswith("-") for word in line.script_words)
+
+
+def _is_value(command: Command, line: _Line) -> bool:
+    """Whether the launcher's name stands where an option's value may."""
+    before = command.words[line.at - 1].text if line.at else ""
+    return before is None or before.startswith("--")
 
 
 class _Line(NamedTuple):
@@ -238,6 +266,11 @@ class _Line(NamedTuple):
     script: Word | None
     script_words: list[Word]
     """What follows the script, or what srun or mpirun starts."""
+
+    @property
+    def command(self) -> str:
+        """The word behind a tool."""
+        return (self.script_words[0].text or "") if self.launcher in TOOLS and self.script_words else ""
 
     @classmethod
     def of(cls, command: Command) -> _Line | None:
@@ -286,12 +319,6 @@ def _of_file(file: Arguments | None) -> Environment:
     return {name: str(stated[name]) for name in VARIABLES if name in stated} if isinstance(stated, dict) else {}
 
 
-def _code(script: Word | None, beside: Beside) -> str:
-    """The text of a script in Python that is there; "" where none is."""
-    file = _reached(script.text, beside) if script is not None and (script.text or "").endswith(".py") else None
-    return "" if file is None else file[1]
-
-
 def _tool_of(code: str, stated: Sequence[tuple[str, Word]]) -> str:
     """TRL, where a script that is there has TRL's arguments and not the Trainer's own, or is given such."""
     if code:
@@ -314,7 +341,7 @@ def _below(launcher: str, inner: Launch | None, tasks: int | None) -> Launch | N
     """What `srun` or `mpirun` starts: as many processes as there are tasks, where each is one rank."""
     if inner is not None and inner.launcher in OF_ENVIRONMENT and not inner.environment:
         return inner._replace(launcher=launcher, gpus=None)
-    return inner and inner._replace(gpus=tasks if inner.launcher in PLAIN else inner.gpus)
+    return inner and inner._replace(gpus=tasks if inner.launcher in PLAIN else inner.gpus, is_below=True)
 
 
 def _first_launcher(words: Sequence[Word]) -> int:
@@ -323,82 +350,8 @@ def _first_launcher(words: Sequence[Word]) -> int:
     return next((at for at, name in named if name in LAUNCHERS or PYTHON.fullmatch(name)), len(words))
 
 
-def _reached(name: str | None, beside: Beside) -> tuple[str, str] | None:
-    """A file that is there and can be read."""
-    if not name:
-        return None
-    with suppress(SpecError):
-        return beside(name)
-    return None
-
-
-def _text(name: str, beside: Beside) -> str | None:
-    """What a script sources below its own folder: messages repeat values, and another place may have secrets."""
-    if posixpath.isabs(name) or posixpath.normpath(name).startswith(".."):
-        return None
-    file = _reached(name, beside)
-    return None if file is None else file[1]
-
-
-def _document(name: str | None, beside: Beside) -> Document | None:
-    file = _reached(name, beside)
-    if file is None:
-        return None
-    with suppress(SpecError, NotReadableError):
-        return read_document(*file, "a mapping")
-    return None
-
-
 def _script(words: Sequence[Word]) -> int | None:
     """Where the training script, or the module that is run as one, stands behind a launcher's own options."""
     scripts = (at for at, word in enumerate(words) if (word.text or "").endswith(".py"))
     modules = (at + 1 for at, word in enumerate(words) if word.text in ("-m", "--module"))
     return min((*islice(scripts, 1), *islice(modules, 1)), default=None)
-
-
-def _named_document(word: Word | None, beside: Beside) -> Document | None:
-    """A training file, or the file that a script's own --config names, as scripts have it that are built on TRL's
-    parser, or call their ds_config so.
-    """
-    is_file = word is not None and (word.text or "").lower().endswith((*JSON, *YAML))
-    return _document(word.text, beside) if word is not None and is_file else None
-
-
-def _is_config(document: Document | None) -> bool:
-    """Whether it is a ds_config, which is JSON."""
-    return document is not None and document.name.lower().endswith(JSON) and kind_of(document) is Kind.CONFIG
-
-
-def _arguments_of(document: Document | None) -> Arguments | None:
-    """TrainingArguments; None where another thing is called so."""
-    if document is None or kind_of(document) not in (Kind.ARGUMENTS, Kind.OTHER) or not _are_arguments(document):
-        return None
-    return Arguments(document)
-
-
-def _are_arguments(document: Document) -> bool:
-    return has_own(document.config) or tool_of(document.config) is not None
-
-
-def _processes(name: str | None, beside: Beside) -> int | None:
-    """Those of a file of `accelerate launch`, or of TRL's package."""
-    document = _document(name, lambda file: beside(file) or own_launch(file))
-    return AccelerateConfig(document).processes if document is not None and is_launch(document) else None
-
-
-def _training_file(words: Sequence[Word]) -> Word | None:
-    """The file of `llamafactory-cli train FILE`, `axolotl train FILE` and its module, `swift sft FILE`, and
-    `trl sft --config FILE`.
-    """
-    if len(words) > 2 and (words[0].text or "").rpartition("/")[2] == "swift":
-        return words[2] if (words[2].text or "").endswith((".yaml", ".yml", ".json")) else None
-    if words and (words[0].text or "").rpartition("/")[2] == "trl":
-        file = dict(options_of(words)).get("--config")
-        return file if file is not None and (file.text or "").endswith((".yaml", ".yml")) else None
-    at = next((at for at, word in enumerate(words) if (word.text or "").rpartition("/")[2] in OF_FILES), None)
-    if at is None:
-        return None
-    for before, word in pairwise(words[at:]):
-        if (word.text or "").endswith((".yaml", ".yml", ".json")) and not (before.text or "").startswith("--"):
-            return word
-    return None

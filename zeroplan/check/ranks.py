@@ -47,6 +47,8 @@ class Slurm(NamedTuple):
     """Those that Slurm sets for the script, as far as its lines tell."""
     per_node: int | None
     """GPUs of a node; None where the lines do not say."""
+    nodes: int | None
+    """None where the lines do not say, or there are none."""
     tasks: int | None
     """What srun starts: one a node where nothing else is said (Slurm's sbatch)."""
 
@@ -60,10 +62,11 @@ class Slurm(NamedTuple):
         variables = dict.fromkeys(SET_BY_SLURM, nodes or "1") if stated else {}
         variables |= dict.fromkeys(SET_PER_NODE, per_node) if per_node else {}
         if not stated:
-            return cls(variables, None, None)
+            return cls(variables, None, None, None)
         every = next((stated[name] for name in TASKS if name in stated), None)
         tasks = _product("1", every) if every else _product(nodes or "1", stated.get(TASKS_PER_NODE, "1"))
-        return cls(variables, int(per_node) if per_node else None, tasks)
+        whole = int(nodes) if nodes and is_number(nodes) else None
+        return cls(variables, int(per_node) if per_node else None, whole, tasks)
 
 
 def tasks_of(options: Options, slurm: Slurm) -> int | None:

@@ -17,6 +17,8 @@ class Example(NamedTuple):
     """Names of the options, with their values; trainer_args has its file's content behind its name."""
     file: str = "ds_config.json"
     """What it is called: an accelerate.yaml may name a ds_config.json beside it, which is `BESIDE`."""
+    beside: str = ""
+    """What another file has that it names, where that is not `BESIDE`."""
 
 
 class Rule(NamedTuple):

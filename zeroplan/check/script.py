@@ -18,6 +18,7 @@ from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import DEEPSPEED, FILE, KIND, PRECISION, AccelerateConfig, is_launch
 from zeroplan.check.launcher import Launch, launches, within
 from zeroplan.check.named_config import Beside, CheckedFiles, Made, check_arguments, reached
+from zeroplan.check.rules.hosts import PROCESS_CHECKS as HOST_CHECKS
 from zeroplan.check.rules.launch import beside_the_scripts_config
 from zeroplan.check.rules.processes import PROCESS_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
@@ -45,10 +46,11 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
     for launch in launches(name, text, beside):
         beside_it = within(launch.folder, beside)
         word, where = launch.named, f"{name}:{launch.line}"
-        hits = (hit for rule in PROCESS_CHECKS for hit in rule(launch) if is_current(hit, setting))
+        rules = (*PROCESS_CHECKS, *HOST_CHECKS)
+        hits = (hit for rule in rules for hit in rule(launch) if is_current(hit, setting))
         of_processes = [placed(document, hit) for hit in hits]
         checked.findings += of_processes if launch.config is not None or word is None else []
-        if word is None and (launch.cut or launch.is_open):
+        if word is None and (launch.cut or launch.is_open or launch.starts):
             left_out += [(where, "arguments that no line sets, which may name a config")] if launch.is_open else []
             continue
         if word is None or word.text is None or not _is_known(launch):
@@ -123,8 +125,12 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
             what = "no distributed_type: accelerate launch stops at what is no file of its own"
             hit = Hit("ZP811", next(iter(document.members), ()), what, f"{KIND}: {DEEPSPEED}, and {FILE}: this file")
             return CheckedFiles([placed(document, hit)], {file[0]: file[1]})
+        own = launch.arguments if setting.arguments is None and launch.training is None else None
         setting = replace(setting, arguments=setting.arguments or launch.arguments)
         checked = check_config_file(*file, setting, beside, made, launch.overrides)
+        if own is not None:
+            checked.findings += check_arguments(own, setting)
+            checked.texts[own.document.name] = own.document.text
         return _with_launchers(checked, launch, beside) if launch.training is not None else checked
     checked = CheckedFiles()
     setting = replace(setting, by_launcher=launch.reader == ACCELERATE)

@@ -26,6 +26,11 @@ OF_TRL = frozenset({
     "use_peft", "lora_r", "lora_target_modules", "lora_task_type", "load_in_4bit", "load_in_8bit", "dataset_mixture",
     "dataset_mixer", "dataset_name", "max_length", "max_seq_length", "max_completion_length",
 })  # fmt: skip
+OF_EXAMPLES = frozenset({
+    "block_size", "dataset_config_name", "line_by_line", "max_source_length", "max_target_length", "mlm_probability",
+    "pad_to_max_length", "preprocessing_num_workers", "validation_split_percentage",
+})  # fmt: skip
+"""Arguments of transformers' own example scripts, which take dataset_name and max_seq_length as TRL's do."""
 OF_SWIFT = frozenset({
     "attn_impl", "freeze_aligner", "freeze_llm", "freeze_vit", "lazy_tokenize", "padding_free", "quant_bits",
     "quant_method", "split_dataset_ratio", "truncation_strategy", "vit_lr",
@@ -39,6 +44,8 @@ RULES: tuple[tuple[frozenset[str], frozenset[str], str], ...] = (
     (frozenset({"model_type", "output_dir"}), frozenset({"dataset", "template_type", "model_id_or_path"}), SWIFT),
     (frozenset(), frozenset({"use_lora", "use_qlora"}), OPEN_INSTRUCT),
     (frozenset({"model_name_or_path"}), OF_LLAMA_FACTORY, LLAMA_FACTORY),
+    (frozenset(), frozenset({"finetuning_type"}), LLAMA_FACTORY),
+    (frozenset({"output_dir"}), OF_EXAMPLES, TRAINER),
     (frozenset({"model_name_or_path"}), OF_TRL, TRL),
     (frozenset({"output_dir"}), frozenset({"per_device_train_batch_size", "num_train_epochs"}), TRAINER),
 )

@@ -12,6 +12,7 @@ from zeroplan.check.rules import (
     communication,
     file,
     fit,
+    hosts,
     integration,
     launch,
     llama_factory,
@@ -36,7 +37,7 @@ from zeroplan.check.rules import (
 from zeroplan.check.subject import Subject
 
 ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
-         integration, machine, model, trainer, overridden, llama_factory, launch, processes,
+         integration, machine, model, trainer, overridden, llama_factory, launch, processes, hosts,
          refused_files, trainer_release, older, wrong_steps, upgrade, fit)
 
 RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
+from zeroplan.check.kind import JSON
 from zeroplan.check.launch import DEEPSPEED, FILE, HALVES, PRECISION, SECTION, TOP, AccelerateConfig
 from zeroplan.check.rule import Rule, launching
 
@@ -187,8 +188,11 @@ def without_effect(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     if launch.fields and not launch.is_deepspeed and launch.kind in KINDS:
         yield Hit("ZP812", ("distributed_type",), f"{SECTION} is not read under distributed_type {launch.kind}",
                   "distributed_type: DEEPSPEED")  # fmt: skip
-    for name in launch.fields:
-        if name in TOP:
+    for name in launch.names if launch.is_deepspeed else launch.fields:
+        if name.lower().endswith(JSON):
+            yield Hit("ZP812", (SECTION, name), f"{named(name)} as a field, not as the value of one: Accelerate does "
+                      "not read that file", f"{SECTION}: {{{FILE}: {named(name)}}}", ERROR)  # fmt: skip
+        elif name in TOP:
             yield Hit("ZP812", (SECTION, name), f"{name} is no field of {SECTION}: accelerate launch takes it for its "
                       "own option", f"{name} at the top level")  # fmt: skip
         elif name not in FIELDS:

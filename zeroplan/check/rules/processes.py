@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from zeroplan.catalog.trainers.tools import LLAMA_FACTORY
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named
 from zeroplan.check.ranks import FORCE_TORCHRUN, NNODES, NPROC_PER_NODE, USE_RAY, VISIBLE, is_forced, visible
 from zeroplan.check.rule import Example, Rule
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 
 SWIFT_LINE = "CUDA_VISIBLE_DEVICES=0,1 %sswift sft --model x --deepspeed ds.json --torch_dtype bfloat16\n"
 DEEPSPEED_LINE = "deepspeed %s train.py --deepspeed ds.json\n"
+NOT_TRAINING = ("api", "chat", "eval", "export", "webchat")
+"""Commands of LLaMA-Factory that take a file."""
+TRAINS = (
+    "model_name_or_path: x\nfinetuning_type: full\noutput_dir: o\nbf16: true\ndeepspeed: {bf16: {enabled: auto}, "
+    "zero_optimization: {stage: 2}, train_micro_batch_size_per_gpu: auto, gradient_accumulation_steps: auto}\n"
+)
 SINGLE = "SWIFT_SINGLE_DEVICE_MODE"
 
 RULES: tuple[Rule, ...] = (
@@ -37,6 +44,20 @@ RULES: tuple[Rule, ...] = (
         Example(DEEPSPEED_LINE % "--include worker-1", (("version", "0.19.6"),), file="run.sh"),
         Example(DEEPSPEED_LINE % "--include worker-1:0,1", (("version", "0.19.6"),), file="run.sh"),
         "https://github.com/deepspeedai/DeepSpeed/issues/6671", since="0.15.2", until="0.19.7",
+    ),
+    Rule(
+        "ZP837", ERROR, "A training file that the launcher's --local_rank stands before",
+        "launcher/launch.py: --local_rank, run; LLaMA-Factory 0.9.5: hparams/parser.py:read_args, run",
+        Example("deepspeed src/train.py lf.yaml\n", file="run.sh", beside=TRAINS),
+        Example("deepspeed --no_local_rank src/train.py lf.yaml\n", file="run.sh", beside=TRAINS),
+        "https://github.com/hiyouga/LLaMA-Factory/issues/6075",
+    ),
+    Rule(
+        "ZP838", ERROR, "A training file for a command that does not train",
+        "LLaMA-Factory 0.9.5: hparams/parser.py: _INFER_ARGS, run: ValueError",
+        Example("llamafactory-cli chat lf.yaml\n", file="run.sh", beside=TRAINS),
+        Example("FORCE_TORCHRUN=1 llamafactory-cli train lf.yaml\n", file="run.sh", beside=TRAINS),
+        "https://github.com/hiyouga/LLaMA-Factory/issues/8301",
     ),
     Rule(
         "ZP828", WARNING, "A command that ends before its options do", "run in bash 5: they are a command of their own",
@@ -94,6 +115,28 @@ def cut_off(launch: Launch) -> Iterator[Hit]:
         yield Hit("ZP828", (), what, write, loses, offset=launch.start)
 
 
-PROCESS_CHECKS = (of_swift, of_llama_factory, of_launcher, whole_hosts, cut_off)
+def behind_local_rank(launch: Launch) -> Iterator[Hit]:
+    """LLaMA-Factory looks for a file at sys.argv[1], transformers' examples where it is the only argument."""
+    if not launch.is_first or launch.launcher != "deepspeed" or "no_local_rank" in launch.options:
+        return
+    by_llama_factory = launch.arguments is not None and launch.arguments.tool == LLAMA_FACTORY
+    whose = "LLaMA-Factory does" if by_llama_factory else "a script does that looks for it at its first argument"
+    file = named(launch.named.text) if launch.named is not None and launch.named.text else "the file"
+    what = f"deepspeed puts --local_rank before {file}, and {whose} not read it"
+    write = "llamafactory-cli train with it, or deepspeed --no_local_rank"
+    yield Hit("ZP837", (), what, write if by_llama_factory else "deepspeed --no_local_rank",
+              ERROR if by_llama_factory else WARNING, offset=launch.start)  # fmt: skip
+
+
+def trains_nothing(launch: Launch) -> Iterator[Hit]:
+    """Its other commands take no TrainingArguments (llamafactory 0.9.5 hparams/parser.py: _INFER_ARGS)."""
+    if launch.launcher == "llamafactory-cli" and launch.command in NOT_TRAINING and launch.training is not None:
+        what = f"llamafactory-cli {launch.command} stops at arguments of training, as deepspeed is one"
+        yield Hit("ZP838", (), what, "llamafactory-cli train, or a file of inference", offset=launch.start)
+
+
+PROCESS_CHECKS = (
+    of_swift, of_llama_factory, of_launcher, whole_hosts, cut_off, behind_local_rank, trains_nothing,
+)  # fmt: skip
 CHECKS = ()
 """None that asks a ds_config."""

@@ -27,6 +27,8 @@ BESIDE = 'output_dir: o\nper_device_train_batch_size: 1\nbf16: true\ndeepspeed: 
 
 GROUP, LEAST = "num_generations", 2
 """Answers to one prompt in GRPO, which compares them, and how many it needs."""
+USUAL_GROUP = 8
+OF_GRPO = ("max_completion_length", "use_vllm", "reward_funcs", "reward_weights", "scale_rewards", "num_iterations")
 GROUPS = "model_name_or_path: x/y\ndataset_name: d\n" + BESIDE + "num_generations: %s\n"
 
 OLDER = {"train_type": "tuner_type", "sft_type": "tuner_type", "model_id_or_path": "model", "lora_modules": "adapters"}
@@ -121,7 +123,7 @@ def plateau(arguments: Arguments) -> Iterator[Hit]:
 
 def groups_of_answers(arguments: Arguments, gpus: int | None) -> Iterator[Hit]:
     """A generation holds whole groups of answers to the same prompt, on all ranks together."""
-    group = arguments.stated(GROUP)
+    group = arguments.stated(GROUP) or (USUAL_GROUP if _is_grpo(arguments) else None)
     if not isinstance(group, int) or isinstance(group, bool) or group < 1:
         return
     severity = ERROR if arguments.tool == TRL and arguments.job is None else WARNING  # another may group otherwise
@@ -140,6 +142,12 @@ def groups_of_answers(arguments: Arguments, gpus: int | None) -> Iterator[Hit]:
     fitting = [one for one in range(LEAST, min(group, batch) + 1) if batch % one == 0]
     write = f"{GROUP}: {fitting[-1]}" if fitting else f"per_device_train_batch_size: {group}"
     yield Hit("ZP835", (GROUP,), what, write, severity)
+
+
+def _is_grpo(arguments: Arguments) -> bool:
+    """Whether it is a file of GRPO's, by what no other trainer of TRL has together."""
+    stated = [name for name in OF_GRPO if arguments.stated(name) is not None]
+    return "max_completion_length" in stated and len(stated) > 1
 
 
 def axolotls_own(arguments: Arguments) -> Iterator[Hit]:

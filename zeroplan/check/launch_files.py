@@ -1,0 +1,112 @@
+"""Files that a command of a launch script names: training files, configs, scripts in Python, what it sources."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+
+from zeroplan.catalog.trainers.tools import tool_of
+from zeroplan.catalog.trainers.trl_configs import own_launch
+from zeroplan.check.arguments import YAML, Arguments, has_own
+from zeroplan.check.document import Document
+from zeroplan.check.json_reader import NotReadableError
+from zeroplan.check.kind import JSON, Kind, kind_of, read_document
+from zeroplan.check.launch import AccelerateConfig, is_launch
+from zeroplan.check.launch_options import options_of
+from zeroplan.check.shell_variables import Word
+from zeroplan.errors import SpecError
+
+OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
+"""What takes a training file and names no config beside it."""
+Beside = Callable[[str], tuple[str, str] | None]
+"""Name and text of a file that another names; None where it is not there."""
+
+
+def reached(name: str | None, beside: Beside) -> tuple[str, str] | None:
+    """A file that is there and can be read."""
+    if not name:
+        return None
+    with suppress(SpecError):
+        return beside(name)
+    return None
+
+
+def sourced(name: str, beside: Beside) -> str | None:
+    """What a script sources below its own folder: messages repeat values, and another place may have secrets."""
+    if posixpath.isabs(name) or posixpath.normpath(name).startswith(".."):
+        return None
+    file = reached(name, beside)
+    return None if file is None else file[1]
+
+
+def code_of(script: Word | None, beside: Beside) -> str:
+    """The text of a script in Python that is there; "" where none is."""
+    file = reached(script.text, beside) if script is not None and (script.text or "").endswith(".py") else None
+    return "" if file is None else file[1]
+
+
+def document_of(name: str | None, beside: Beside) -> Document | None:
+    file = reached(name, beside)
+    if file is None:
+        return None
+    with suppress(SpecError, NotReadableError):
+        return read_document(*file, "a mapping")
+    return None
+
+
+def named_document(word: Word | None, beside: Beside) -> Document | None:
+    """A training file, or the file that a script's own --config names, as scripts have it that are built on TRL's
+    parser, or call their ds_config so.
+    """
+    is_file = word is not None and (word.text or "").lower().endswith((*JSON, *YAML))
+    return document_of(word.text, beside) if word is not None and is_file else None
+
+
+def is_config_file(document: Document | None) -> bool:
+    """Whether it is a ds_config, which is JSON."""
+    return document is not None and document.name.lower().endswith(JSON) and kind_of(document) is Kind.CONFIG
+
+
+def arguments_of(document: Document | None) -> Arguments | None:
+    """TrainingArguments; None where another thing is called so."""
+    if document is None or kind_of(document) not in (Kind.ARGUMENTS, Kind.OTHER) or not _are_arguments(document):
+        return None
+    return Arguments(document)
+
+
+def _are_arguments(document: Document) -> bool:
+    return has_own(document.config) or tool_of(document.config) is not None
+
+
+def processes_of(name: str | None, beside: Beside) -> int | None:
+    """Those of a file of `accelerate launch`, or of TRL's package."""
+    document = document_of(name, lambda file: beside(file) or own_launch(file))
+    return AccelerateConfig(document).processes if document is not None and is_launch(document) else None
+
+
+def first_file(words: Sequence[Word], beside: Beside) -> Word | None:
+    """A training file that is the first argument of a script, as LLaMA-Factory's src/train.py and transformers' example
+    scripts take one.
+    """
+    document = named_document(words[0], beside) if words else None
+    return words[0] if arguments_of(document) is not None else None
+
+
+def training_file(words: Sequence[Word]) -> Word | None:
+    """The file of `llamafactory-cli train FILE`, `axolotl train FILE` and its module, `swift sft FILE`, and
+    `trl sft --config FILE`.
+    """
+    if len(words) > 2 and (words[0].text or "").rpartition("/")[2] == "swift":
+        return words[2] if (words[2].text or "").endswith((".yaml", ".yml", ".json")) else None
+    if words and (words[0].text or "").rpartition("/")[2] == "trl":
+        file = dict(options_of(words)).get("--config")
+        return file if file is not None and (file.text or "").endswith((".yaml", ".yml")) else None
+    at = next((at for at, word in enumerate(words) if (word.text or "").rpartition("/")[2] in OF_FILES), None)
+    if at is None:
+        return None
+    for before, word in pairwise(words[at:]):
+        if (word.text or "").endswith((".yaml", ".yml", ".json")) and not (before.text or "").startswith("--"):
+            return word
+    return None

@@ -1,0 +1,91 @@
+"""Ranks and the hosts that they go onto: of a hostfile, of Accelerate's file, of Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from zeroplan.catalog.hostfile import slots_by_host
+from zeroplan.check.finding import ERROR, WARNING, Hit, named
+from zeroplan.check.launch import PROCESSES, AccelerateConfig
+from zeroplan.check.rule import Example, Rule, launching
+from zeroplan.check.shell_output import is_number
+from zeroplan.errors import SpecError
+
+if TYPE_CHECKING:
+    from zeroplan.check.launcher import Launch
+
+FILTERS = ("include", "exclude")
+MACHINES = {"torchrun": "nnodes", "accelerate": "num_machines"}
+"""Launchers that run on each node by themselves, and their option that says how many there are."""
+STANDARD = "zero_stage: 2, deepspeed_multinode_launcher: standard"
+ON_NODES = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\n" \
+           "%storchrun --nnodes 2 --nproc_per_node 4 train.py --deepspeed ds.json\n"  # fmt: skip
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "ZP839", ERROR, "Ranks that do not go onto the hosts",
+        "launcher/runner.py, run: so many ranks on each host; accelerate: utils/launch.py:prepare_deepspeed_cmd_env",
+        launching(STANDARD, "num_machines: 3, main_process_ip: a, "),
+        launching(STANDARD, "num_machines: 2, main_process_ip: a, "),
+        "https://github.com/huggingface/accelerate/issues/2780",
+    ),
+    Rule(
+        "ZP840", WARNING, "A launcher of one node in a job of several",
+        "Slurm's sbatch: the script runs on the first node alone",
+        Example(ON_NODES % "", file="job.sbatch"), Example(ON_NODES % "srun ", file="job.sbatch"),
+        "https://github.com/huggingface/accelerate/issues/2816",
+    ),
+)  # fmt: skip
+
+
+def more_than_slots(launch: Launch) -> Iterator[Hit]:
+    """`deepspeed --num_gpus 16` starts 16 ranks on each host, whatever slots its line says."""
+    per_host = launch.options.get("num_gpus") or launch.options.get("num_accelerators") or ""
+    if launch.launcher != "deepspeed" or launch.hosts is None or not is_number(per_host):
+        return
+    if any(name in launch.options for name in FILTERS):
+        return
+    with suppress(SpecError):
+        host, slots = min(slots_by_host(*launch.hosts).items(), key=lambda one: one[1])
+        if int(per_host) > slots:
+            has = f"{named(host)} has {slots} slot{'s' * (slots != 1)}"
+            what = f"--num_gpus {per_host} is for each host, and {has}: ranks without a GPU"
+            yield Hit("ZP839", (), what, f"--num_gpus {slots}", offset=launch.start)
+
+
+def of_one_node(launch: Launch) -> Iterator[Hit]:
+    """What sbatch runs is on the first node, and the launchers on the others are waited for."""
+    option = MACHINES.get(launch.launcher)
+    if option is None or launch.is_below or (launch.nodes or 1) < 2:
+        return
+    stated = launch.options.get(option, "1")
+    if stated not in ("1", "1:1"):
+        what = f"{launch.launcher} without srun runs on the first of {launch.nodes} nodes alone"
+        yield Hit("ZP840", (), f"{what}, and waits for the others", "srun --ntasks-per-node=1 in front of it",
+                  offset=launch.start)  # fmt: skip
+
+
+def machines(launch: AccelerateConfig, hostfile: tuple[str, str] | None) -> Iterator[Hit]:
+    """Accelerate starts num_processes // num_machines on each, by `deepspeed` on those of a hostfile."""
+    processes, count = launch.stated_processes, launch.machines
+    if not launch.is_deepspeed or processes is None or count == 1 or not launch.reaches_others:
+        return
+    each = processes // count
+    on_each = f"{PROCESSES} {processes} on {count} machines: {each} ranks on each"
+    if processes % count:
+        yield Hit("ZP839", (PROCESSES,), f"{on_each}, {each * count} together", f"{PROCESSES}: {each * count or count}",
+                  WARNING if each else "")  # fmt: skip
+    if hostfile is None or any(f"deepspeed_{name}ion_filter" in launch.fields for name in ("inclus", "exclus")):
+        return
+    with suppress(SpecError):
+        host, slots = min(slots_by_host(*hostfile).items(), key=lambda one: one[1])
+        if each > slots:
+            has = f"{named(host)} has {slots} slot{'s' * (slots != 1)}"
+            yield Hit("ZP839", (PROCESSES,), f"{on_each}, and {has}", f"{PROCESSES}: {slots * count}")
+
+
+PROCESS_CHECKS = (more_than_slots, of_one_node)
+CHECKS = ()
+"""None that asks a ds_config."""
