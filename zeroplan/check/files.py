@@ -41,8 +41,8 @@ LOG = re.compile(
 """How a line of a log begins: of DeepSpeed, torchrun, Python, a rank, a logger, the Trainer."""
 EARLY = 50_000
 """Letters of a log that such a line is looked for in."""
-PUT_IN = ("ZP203", "ZP309")
-"""Rules about keys that programs put into a block of their file."""
+PUT_IN = {"ZP203": "puts nothing in", "ZP309": "puts nothing in", "ZP602": "does not take it out"}
+"""Rules about keys that programs put into a block of their file, or build their own optimizer of (CogVideo's sat)."""
 WORDS = (
     "base_model", "model", "model_name_or_path", "output_dir", "deepspeed", "deepspeed_config", "distributed_type",
     "compute_environment",
@@ -132,10 +132,12 @@ def _of_block(document: Document, path: str, setting: Setting, made: Made) -> Ch
 
 
 def _left_to_others(finding: Finding) -> Finding:
-    """The program whose file it is may put in the batch and the precision before DeepSpeed reads a block of it."""
+    """The program whose file it is may put in the batch and the precision before DeepSpeed reads a block of it, and
+    take the optimizer out.
+    """
     if finding.rule not in PUT_IN:
         return finding
-    return replace(finding, severity=WARNING, message=f"{finding.message}, if the program puts nothing in")
+    return replace(finding, severity=WARNING, message=f"{finding.message}, if the program {PUT_IN[finding.rule]}")
 
 
 def _without_edits(finding: Finding, name: str) -> Finding:

@@ -111,5 +111,6 @@ def _starts_with_config(path: str) -> bool:
         return False
     from zeroplan.check.launcher import launches  # where there is such a file
 
-    names = (name for one in launches(path, text) for name in one.names)
-    return any(os.path.isfile(file) for name in names for file in beside(path, name))
+    started = launches(path, text)
+    files = (file for one in started for name in one.names for file in beside(path, name))
+    return any(one.built for one in started) or any(map(os.path.isfile, files))

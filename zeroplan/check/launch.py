@@ -125,9 +125,10 @@ class AccelerateConfig:
 
 def is_launch(document: Document) -> bool:
     """By keys of its own; other tools have a deepspeed_config too, beside keys that Accelerate does not know."""
-    names = document.config.keys()
+    names, section = document.config.keys(), document.config.get(SECTION)
     known = sum(name in TOP for name in names)
-    return bool({KIND, "compute_environment"} & names) or (SECTION in names and 2 * known > len(names))
+    is_its = SECTION in names and not (isinstance(section, dict) and "zero_optimization" in section)
+    return bool({KIND, "compute_environment"} & names) or (is_its and 2 * known > len(names))
 
 
 def inline(launch: AccelerateConfig) -> Document:

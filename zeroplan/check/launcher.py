@@ -35,6 +35,7 @@ from zeroplan.check.launch_files import (
 from zeroplan.check.launch_options import ANY, assignments, config_of, options_of, trainer_arguments, value_of
 from zeroplan.check.launcher_parsers import RANKS, Parsed, parsed
 from zeroplan.check.launcher_refusal import Refusal, refusal
+from zeroplan.check.openrlhf import OpenRLHF, is_openrlhf
 from zeroplan.check.python_calls import OF_TRL
 from zeroplan.check.ranks import (
     OF_ENVIRONMENT,
@@ -127,6 +128,8 @@ class Launch(NamedTuple):
     """Whether srun, mpirun or a shell on another host starts it."""
     nodes: int | None = None
     """Those that Slurm gives the script, where its lines say how many."""
+    built: Document | None = None
+    """The config that OpenRLHF makes of the options."""
     starts: bool = False
     """Whether it is DeepSpeed's own launcher with a script behind it."""
     is_open: bool = False
@@ -157,7 +160,8 @@ def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[
         elsewhere = any(word.text in REMOTE for word in command.words)
         launched = (outermost, *(_started_by(outermost, one, elsewhere=elsewhere) for one in inside))
         every += [one._replace(written=one.named and written.get(one.named.text or "")) for one in launched if one]
-    return [one for one in every if one.named or one.is_open or (one.cut and one.launcher in RANKS) or one.starts]
+    return [one for one in every
+            if one.named or one.is_open or one.starts or one.built or (one.cut and one.launcher in RANKS)]  # fmt: skip
 
 
 def _started_by(outer: Launch | None, inner: Launch | None, *, elsewhere: bool) -> Launch | None:
@@ -228,6 +232,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     gpus = ranks(launcher, own, environment, hosts, slurm.per_node)
     if accelerate is not None and "--num_processes" not in own:
         gpus = processes_of(accelerate.text, beside)
+    of_openrlhf = launcher in RANKS and is_openrlhf(script, stated)
     return Launch(
         launcher, document.place(command.words[line.at].start).line, config, reader, accelerate, gpus,
         None if unknown else arguments, unknown, _overrides(of_accelerate),
@@ -237,6 +242,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         command=line.command, nodes=slurm.nodes,
         starts=launcher == "deepspeed" and script is not None and not _is_value(command, line),
         is_first=training is not None and training is first,
+        built=OpenRLHF(document, script, stated).config() if of_openrlhf and script is not None else None,
         is_open=_may_name_one(command, line),
     )  # fmt: skip
 

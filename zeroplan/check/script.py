@@ -9,10 +9,10 @@ from itertools import islice
 from zeroplan.catalog.trainers.example_configs import example_config
 from zeroplan.catalog.trainers.swift_configs import of_older, own_config
 from zeroplan.catalog.trainers.trl_configs import own_launch
-from zeroplan.check.check import MOST, is_current, placed
+from zeroplan.check.check import MOST, check, is_current, placed
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.files import check_config_file
-from zeroplan.check.finding import ERROR, Hit, named, said
+from zeroplan.check.finding import ADVICE, ERROR, Finding, Hit, named, said
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import DEEPSPEED, FILE, KIND, PRECISION, AccelerateConfig, is_launch
@@ -44,37 +44,16 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
     checked, left_out, others = CheckedFiles(texts={name: text}), list[tuple[str, str]](), list[OtherKindError]()
     document = Document(name, text, ValueNode(0, len(text), members=[]))
     for launch in launches(name, text, beside):
-        beside_it = within(launch.folder, beside)
-        word, where = launch.named, f"{name}:{launch.line}"
-        rules = (*PROCESS_CHECKS, *HOST_CHECKS)
-        hits = (hit for rule in rules for hit in rule(launch) if is_current(hit, setting))
-        of_processes = [placed(document, hit) for hit in hits]
-        checked.findings += of_processes if launch.config is not None or word is None else []
-        if word is None and (launch.cut or launch.is_open or launch.starts):
-            left_out += [(where, "arguments that no line sets, which may name a config")] if launch.is_open else []
+        try:
+            inner, why = _started(launch, document, setting, within(launch.folder, beside), made)
+        except OtherKindError as error:
+            others.append(error)
             continue
-        if word is None or word.text is None or not _is_known(launch):
-            left_out.append((where, f"{_by_what(word)} what no line sets"))
-        elif (file := _written(word.text, launch) or beside_it(word.text) or _of_package(word.text, launch)) is None:
-            older = of_older(word.text) if launch.config is word else ""
-            left_out.append((where, f"{said(word.text)}, which is not there{older}"))
-        else:
-            try:
-                inner = _given(launch, file, setting, beside_it, made)
-            except OtherKindError as error:
-                others.append(error)
-                continue
-            checked.findings += inner.findings
-            checked.findings += of_processes if launch.config is None else []  # its file names a config
-            checked.texts |= inner.texts
-            ranks = f", on {launch.gpus} GPU{'s' * (launch.gpus > 1)}" if launch.gpus else ""
-            checked.notes.append(f"{where}: {file[0]}, given to {launch.launcher}{ranks}")
-            if launch.arguments is not None and (other := launch.arguments.document.name) != name:
-                checked.notes.append(f"{where}: {other} has the script's arguments")
-            if launch.leaves_out:
-                checked.notes.append(f"{where}: {launch.leaves_out}: accelerate launch uses no DeepSpeed")
-            checked.notes += [f"{where}: --{each}, whose value no line sets: not compared" for each in launch.unknown]
-    if len(checked.texts) == 1 and not any(one.severity == ERROR for one in checked.findings):
+        checked.findings += inner.findings
+        checked.texts |= inner.texts
+        checked.notes += [f"{name}:{launch.line}: {note}" for note in inner.notes]
+        left_out += [(f"{name}:{launch.line}", why)] if why else []
+    if len(checked.texts) == 1 and not checked.notes and not any(one.severity == ERROR for one in checked.findings):
         if others and not left_out:
             raise others[0]
         runs = STARTS.search(text)
@@ -85,6 +64,54 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
     checked.notes += [f"{place}: {found}: not looked at" for place, found in left_out]
     checked.notes += [f"{error}: not looked at" for error in others]
     return checked
+
+
+def _started(
+    launch: Launch, document: Document, setting: Setting, beside: Beside, made: Made
+) -> tuple[CheckedFiles, str]:  # fmt: skip
+    """What one run is given, and why nothing of that was looked at. Raises `OtherKindError`."""
+    word = launch.named
+    rules = (*PROCESS_CHECKS, *HOST_CHECKS)
+    hits = (hit for rule in rules for hit in rule(launch) if is_current(hit, setting))
+    of_processes = [placed(document, hit) for hit in hits]
+    checked = CheckedFiles(of_processes if launch.config is not None or word is None else [])
+    if launch.built is not None:
+        checked.findings += _built(launch.built, replace(setting, gpus=setting.gpus or launch.gpus), made)
+        checked.notes.append(f"the config that OpenRLHF makes of these options{_on(launch)}")
+        return checked, ""
+    if word is None and (launch.cut or launch.is_open or launch.starts):
+        return checked, "arguments that no line sets, which may name a config" if launch.is_open else ""
+    if word is None or word.text is None or not _is_known(launch):
+        return checked, f"{_by_what(word)} what no line sets"
+    file = _written(word.text, launch) or beside(word.text) or _of_package(word.text, launch)
+    if file is None:
+        older = of_older(word.text) if launch.config is word else ""
+        return checked, f"{said(word.text)}, which is not there{older}"
+    inner = _given(launch, file, setting, beside, made)
+    checked.findings += inner.findings + (of_processes if launch.config is None else [])  # its file names a config
+    checked.texts |= inner.texts
+    return replace(checked, notes=_of_launch(launch, file[0], document.name)), ""
+
+
+def _of_launch(launch: Launch, file: str, script: str) -> list[str]:
+    """Notes on what a run is given."""
+    notes = [f"{file}, given to {launch.launcher}{_on(launch)}"]
+    if launch.arguments is not None and (other := launch.arguments.document.name) != script:
+        notes.append(f"{other} has the script's arguments")
+    if launch.leaves_out:
+        notes.append(f"{launch.leaves_out}: accelerate launch uses no DeepSpeed")
+    return notes + [f"--{each}, whose value no line sets: not compared" for each in launch.unknown]
+
+
+def _on(launch: Launch) -> str:
+    return f", on {launch.gpus} GPU{'s' * (launch.gpus > 1)}" if launch.gpus else ""
+
+
+def _built(document: Document, setting: Setting, made: Made) -> list[Finding]:
+    """The findings of a config that stands nowhere, in the options that it is made of."""
+    setting = replace(setting, reader=RAW, reader_is_known=True)
+    findings = check(document, made(document, setting, None))
+    return [replace(one, edits=()) for one in findings if one.severity != ADVICE]
 
 
 def _is_known(launch: Launch) -> bool:

@@ -78,7 +78,7 @@ def _commands(
         if room < 0:
             return
         if words and words[0].text in SETTING:
-            variables.forget(words[1:] if words[0].text in ("read", "unset", "mapfile", "readarray") else words[1:2])
+            _set(variables, words, here)
         elif words and COUNTED.match(words[0].text or ""):
             variables.forget(words[:1])
         elif words and words[0].text in ("cd", "pushd"):
@@ -92,6 +92,15 @@ def _commands(
         if exports:
             names = [*before, *(word.text for word in words if word.text)]
             variables.exported |= dict.fromkeys(names)
+
+
+def _set(variables: Variables, words: Sequence[Word], here: Word | None) -> None:
+    """What a command that sets variables leaves known: of `read -r -d '' NAME <<EOF` the here-document."""
+    name = words[0].text
+    if name == "read" and here is not None and any(word.text == "-d" for word in words):
+        variables.values[words[-1].text or ""] = [here]
+        return
+    variables.forget(words[1:] if name in ("read", "unset", "mapfile", "readarray") else words[1:2])
 
 
 def inner_commands(command: Command, watched: Collection[str]) -> Iterator[Command]:

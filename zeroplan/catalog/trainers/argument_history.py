@@ -4,8 +4,11 @@ trainer_utils.py of each).
 
 from __future__ import annotations
 
+import json
 import re
-from typing import NamedTuple
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 
 class Span(NamedTuple):
@@ -115,3 +118,22 @@ SCHEDULES: dict[str, Span] = {
     "greedy": Span("5.4.0"),
 }  # fmt: skip
 """Values of `lr_scheduler_type`."""
+
+
+@cache
+def llama_factory() -> dict[str, Span]:
+    """Arguments of LLaMA-Factory's own from 0.7.1 to 0.9.5, by the releases that have them."""
+    return {name: Span(*span) for name, span in _names()["LLaMA-Factory"].items()}
+
+
+@cache
+def trainer() -> frozenset[str]:
+    """Arguments of Seq2SeqTrainingArguments that every release of transformers has, and those of `ARGUMENTS`."""
+    return frozenset({*_names()["TrainingArguments"], *ARGUMENTS})
+
+
+@cache
+def _names() -> dict[str, Any]:
+    path = files("zeroplan.catalog.trainers").joinpath("argument_names.json")
+    content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return content

@@ -5,7 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 
-from zeroplan.catalog.trainers.argument_history import ARGUMENTS, NEWEST, OPTIMIZERS, SCHEDULES, Span
+from zeroplan.catalog.trainers.argument_history import (
+    ARGUMENTS,
+    NEWEST,
+    OPTIMIZERS,
+    SCHEDULES,
+    Span,
+    llama_factory,
+    trainer,
+)
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, TRAINER, TRL
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
@@ -17,13 +25,15 @@ ITS_OWN = {LLAMA_FACTORY: ("overwrite_output_dir",)}
 """Arguments that a tool has itself."""
 VALUES: dict[str, Mapping[str, Span]] = {"optim": OPTIMIZERS, "lr_scheduler_type": SCHEDULES}
 PYTHON = ".py"
+NEAR = 0.8
+"""How near a name is to the argument that may have been meant."""
 FILE = "output_dir: o\nper_device_train_batch_size: 1\nbf16: true\n%s\ndeepspeed: {bf16: {enabled: auto}, " \
        "zero_optimization: {stage: 2}, train_micro_batch_size_per_gpu: auto}\n"  # fmt: skip
 LINK = "https://huggingface.co/docs/transformers/main_classes/trainer"
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "ZP833", WARNING, "An argument that this transformers does not know",
+        "ZP833", WARNING, "An argument that this release of its tool does not know",
         "training_args.py of transformers 4.36 to 5.24, run: ValueError of HfArgumentParser, TypeError of a call",
         Example(FILE % "evaluation_strategy: 'no'", file="train.yaml"),
         Example(FILE % "eval_strategy: 'no'", file="train.yaml"), LINK,
@@ -50,8 +60,25 @@ def arguments_of_the_release(arguments: Arguments, stated: str | None) -> Iterat
             continue
         write = span.write.format(named(str(arguments.stated(name)))) or "delete it"
         yield Hit("ZP833", (name,), f"{name} {_when(span, release)}", write, ERROR if is_sure else WARNING)
+    if tool == LLAMA_FACTORY and arguments.job is None:
+        yield from _of_llama_factory(arguments)
     for name, known in VALUES.items():
         yield from _value(arguments, name, known, release, is_stated=stated is not None)
+
+
+def _of_llama_factory(arguments: Arguments) -> Iterator[Hit]:
+    """It stops at keys that it does not know (0.9.5 hparams/parser.py:_parse_args); a fork may know its own."""
+    known = llama_factory()
+    for name in arguments.document.config:
+        if name in trainer() or (name in known and not known[name].until):
+            continue
+        if name in known:
+            what = f"{name} is gone since LLaMA-Factory {known[name].until}, which stops at it"
+        else:
+            what = f"{named(name)} is no argument of LLaMA-Factory's, which stops at it"
+        others = sorted({*known, *trainer()} - arguments.document.config.keys())
+        near = [] if name in known else difflib.get_close_matches(name, others, n=1, cutoff=NEAR)
+        yield Hit("ZP833", (name,), what, f"{near[0]}: ..." if near else "delete it")
 
 
 def _value(

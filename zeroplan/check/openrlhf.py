@@ -1,0 +1,93 @@
+"""The ds_config that OpenRLHF makes of the options of its commands (0.11 utils/deepspeed/deepspeed_utils.py:
+get_train_ds_config; names without a section are those of releases before 0.11).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from zeroplan.check.document import Document, Member, ValueNode
+from zeroplan.check.launch_options import value_of
+from zeroplan.check.shell_variables import Word
+
+TRAINS = re.compile(r"(?:^|[./])train_(?:sft|dpo|rm|kto|kd|prm)(?:\.py)?$")
+"""Modules, and scripts of older releases, that one `deepspeed` starts; train_ppo_ray starts its own actors."""
+STAGE, MICRO_BATCH = ("zero_stage", "ds.zero_stage"), ("micro_train_batch_size", "train.micro_batch_size")
+BATCH, CLIPPING = ("train_batch_size", "train.batch_size"), ("max_norm",)
+OFFLOAD, PARTITION = ("adam_offload", "ds.adam_offload"), ("zpg", "ds.zpg")
+SHARED = (("ring_attn_size", "ds.ring_attn_size"), ("ds_tensor_parallel_size", "ds.tensor_parallel_size"))
+"""Ranks that share a batch, which the batch size is multiplied by."""
+HALF, TYPE = ("bf16",), ("param_dtype", "ds.param_dtype")
+USUAL_STAGE = 2
+DYNAMIC = ("use_dynamic_batch", "train.dynamic_batch_enable")
+
+
+def is_openrlhf(script: Word | None, stated: Sequence[tuple[str, Word]]) -> bool:
+    """Whether a script is one of OpenRLHF's: by its name, and by options that no other has together."""
+    names = {name.lstrip("-") for name, _word in stated}
+    is_named = script is not None and TRAINS.search(script.text or "") is not None
+    return is_named and bool(names & {*STAGE}) and bool(names & {*MICRO_BATCH, *BATCH})
+
+
+class OpenRLHF:
+    """Its options, and what each becomes."""
+
+    def __init__(self, document: Document, script: Word, stated: Sequence[tuple[str, Word]]) -> None:
+        self.document, self.script = document, script
+        self.stated = {name.lstrip("-"): word for name, word in stated}
+
+    def config(self) -> Document | None:
+        """The config, each key at its option; None where no line sets a value of it."""
+        if any(word.text is None for name, word in self.stated.items() if name in self._bearing()):
+            return None
+        zero = [self._member("stage", STAGE, USUAL_STAGE)]
+        if self._value(OFFLOAD) is True:
+            zero.append(self._section("offload_optimizer", [self._member("device", OFFLOAD, "cpu", value="cpu")]))
+        if self._value(PARTITION) is not None:
+            zero.append(self._member("zero_hpz_partition_size", PARTITION, 1))
+        members = [self._section("zero_optimization", zero), *self._precision(), *self._batch()]
+        if self._value(CLIPPING) is not None:
+            members.append(self._member("gradient_clipping", CLIPPING, 1.0))
+        start, end = self.script.start, self.script.end
+        return Document(self.document.name, self.document.text, ValueNode(start, end, members=members))
+
+    def _bearing(self) -> set[str]:
+        return {*STAGE, *MICRO_BATCH, *BATCH, *CLIPPING, *OFFLOAD, *PARTITION, *HALF, *TYPE, *SHARED[0], *SHARED[1]}
+
+    def _precision(self) -> list[Member]:
+        kind = self._value(TYPE) or ("bf16" if self._value(HALF) is True or self._is_sectioned() else None)
+        if kind not in ("bf16", "fp16"):
+            return []
+        names = TYPE if self._value(TYPE) else HALF
+        return [self._section(str(kind), [self._member("enabled", names, True, value=True)])]
+
+    def _batch(self) -> list[Member]:
+        """Both sizes where both are stated: the defaults are not the same in every command and release."""
+        micro_batch, batch = self._value(MICRO_BATCH), self._value(BATCH)
+        if not isinstance(micro_batch, int) or not isinstance(batch, int) or self._value(DYNAMIC) is True:
+            return [self._member("train_micro_batch_size_per_gpu", MICRO_BATCH, "auto", value="auto")]
+        for names in SHARED:
+            shared = self._value(names)
+            batch *= shared if isinstance(shared, int) else 1
+        return [self._member("train_micro_batch_size_per_gpu", MICRO_BATCH, micro_batch),
+                self._member("train_batch_size", BATCH, batch, value=batch)]  # fmt: skip
+
+    def _is_sectioned(self) -> bool:
+        """Whether the options are those of 0.11, whose usual type is bf16."""
+        return any("." in name for name in self.stated)
+
+    def _value(self, names: Sequence[str]) -> Any:
+        word = next((self.stated[name] for name in names if name in self.stated), None)
+        return None if word is None else value_of(word.text or "")
+
+    def _member(self, name: str, names: Sequence[str], usual: Any, value: Any = None) -> Member:
+        word = next((self.stated[one] for one in names if one in self.stated), self.script)
+        stated = self._value(names) if value is None else value
+        scalar = usual if stated is None else stated
+        return Member(name, word.start, word.end, ValueNode(word.start, word.end, scalar=scalar))
+
+    def _section(self, name: str, members: list[Member]) -> Member:
+        start, end = members[0].start, members[-1].end
+        return Member(name, start, end, ValueNode(start, end, members=members))
