@@ -8,8 +8,11 @@ import json
 
 import pytest
 
+from tests.references.make_muon_by_release import CASES as MUON_CASES
+from tests.references.make_muon_by_release import WRITTEN as MUON_WRITTEN
 from tests.references.make_steps_by_release import CASES, WRITTEN
 
+MUON = json.loads(MUON_WRITTEN.read_text())
 STEPS = json.loads(WRITTEN.read_text())
 RULES = ("ZP327", "ZP428", "ZP529", "ZP717")
 
@@ -36,3 +39,14 @@ def test_an_accumulation_that_is_not_known_is_advised(check_files):
     assert "advice ZP428: DeepSpeed 0.18.2 trains on the last of the micro-batches alone" in ran.out
     ran = check_files({"ds.json": text}, "--deepspeed", "0.18.2", "--for", "hf", "--format", "concise", "--trainer-args", "args.yaml")
     assert "warning ZP428: DeepSpeed 0.18.2 trains on the last of 4 micro-batches alone" in ran.out
+
+
+@pytest.mark.parametrize("version", MUON)
+def test_muon_in_each_release(version, check_files):
+    for case, (stage, offloads) in MUON_CASES.items():
+        zero = {"stage": stage, **({"offload_optimizer": {"device": "cpu", "pin_memory": False}} if offloads else {})}
+        config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": zero,
+                  "optimizer": {"type": "Muon", "params": {"lr": 0.002, "weight_decay": 0.01}}}  # fmt: skip
+        ran = check_files({"ds.json": json.dumps(config)}, "--deepspeed", version, "--format", "concise", "--for", "deepspeed")
+        seen = MUON[version][case]
+        assert (" error ZP" in ran.out, "warning ZP631" in ran.out) == (isinstance(seen, str), seen == 0), (case, seen, ran.out)

@@ -71,7 +71,9 @@ def trainer_arguments(
     members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
     if not tool and any(name in OF_LLAMA_FACTORY_ALONE for name, _word in members):
         tool = LLAMA_FACTORY
-    own = {LLAMA_FACTORY: (*OF_LLAMA_FACTORY, NO_CHECKPOINTING), SWIFT: (*PUTS, *OLDER), TRL: GENERATING}.get(tool, ())
+    own = {
+        LLAMA_FACTORY: (*OF_LLAMA_FACTORY, NO_CHECKPOINTING), SWIFT: (*PUTS, *OLDER, "optimizer"), TRL: GENERATING,
+    }.get(tool, ())  # fmt: skip
     names = {KEY, *OWN, *DEFAULTS, *own}
     bearing = [(name, word) for name, word in members if name in names]
     unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])

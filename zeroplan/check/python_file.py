@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from zeroplan.check.check import check, placed
 from zeroplan.check.document import Document
-from zeroplan.check.finding import Finding, Hit, said
+from zeroplan.check.finding import WARNING, Finding, Hit, named, said
 from zeroplan.check.named_config import EXPECTED, TWICE, Beside, CheckedFiles, Made, check_arguments, reached
 from zeroplan.check.partly_known import alone, decided
 from zeroplan.check.python_calls import AT_STAGE_3
@@ -26,6 +26,7 @@ NOT_OF_PYTHON = (TWICE, "ZP203")
 ARGUMENT = re.compile(r"^(\w+): ([^\s,]+)$")
 """An argument and its value, as YAML has them."""
 NUMBER = re.compile(r"[-+.\deE]+")
+WHOLE_SINCE = "0.15.0"
 STAGE_3 = 3
 DIVIDES = re.compile(r"HfDeepSpeedConfig|HfTrainerDeepSpeedConfig|\bInit\(")
 """What divides a model as it is built."""
@@ -48,6 +49,7 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
             findings = check(document, made(document, read, None))
             checked.findings += _of_arguments(read)
             checked.findings += [placed(document, hit) for hit in _built_whole(literal, text)]
+        checked.findings += [placed(document, hit) for hit in _fractions(literal, text, setting)]
         checked.findings += [_as_python(one, literal.call) for one in findings if one.rule not in NOT_OF_PYTHON]
     for line, path, use in written.named:
         if (file := beside(path)) is None:
@@ -104,6 +106,13 @@ def _built_whole(literal: Literal, text: str) -> Iterator[Hit]:
                 "memory for as many copies as there are ranks on a node")  # fmt: skip
         write = "HfDeepSpeedConfig(...) kept alive before from_pretrained"
         yield Hit("ZP806", ("zero_optimization", "stage"), what, write)
+
+
+def _fractions(literal: Literal, text: str, setting: Setting) -> Iterator[Hit]:
+    """What transformers' documents had for a bucket: 0.9 * hidden_size * hidden_size (run: ValidationError)."""
+    for start, end, path in () if setting.table.before(WHOLE_SINCE) else literal.shares:
+        what = f"{named(text[start:end])} is a fraction for most sizes, and DeepSpeed stops at one"
+        yield Hit("ZP113", tuple(path.split(".")), what, f"int({named(text[start:end])})", WARNING, start)
 
 
 def _as_python(finding: Finding, call: str) -> Finding:

@@ -51,6 +51,8 @@ class Literal(NamedTuple):
     """Lines and paths of keys whose values are no literals."""
     use: Use | None = None
     """Who reads it, by the call that takes it or its name; None where no such call is there."""
+    shares: tuple[tuple[int, int, str], ...] = ()
+    """Where a fraction of what other code decides stands, and the key that takes a whole number."""
     call: str = ""
     """The call of whose other arguments it is built; "" for a dict that stands there."""
 
@@ -179,6 +181,13 @@ def _pairs(node: ast.AST) -> list[tuple[Any, ast.AST, ast.expr]] | None:
     return None
 
 
+def _is_share(node: ast.expr) -> bool:
+    """Whether it is a fraction of something, as 0.9 * hidden * hidden is one."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return _is_share(node.left) or _is_share(node.right)
+    return isinstance(node, ast.Constant) and isinstance(node.value, float) and not node.value.is_integer()
+
+
 class _Reader:
     """Nodes of the tree of a config, built from those of Python's."""
 
@@ -190,6 +199,7 @@ class _Reader:
         for line, end in zip(self.lines, [*parts[1::2], ""], strict=True):
             self.starts.append(self.starts[-1] + len(line) + len(end))
         self.unknown: list[tuple[int, str]] = []
+        self.shares: list[tuple[int, int, str]] = []
 
     def is_one(self, node: ast.expr, named: str) -> bool:
         """By its keys; by the name that it is given to where all of them are DeepSpeed's."""
@@ -229,9 +239,9 @@ class _Reader:
 
     def literal(self, node: ast.expr, changed: Iterable[tuple[int, str]]) -> Literal:
         """The config of a dict; `changed`: what other lines change of it."""
-        self.unknown = list(changed)
+        self.unknown, self.shares = list(changed), []
         root = self._object(node, "")
-        return Literal(Document(self.name, self.text, root), tuple(self.unknown))
+        return Literal(Document(self.name, self.text, root), tuple(self.unknown), shares=tuple(self.shares))
 
     def _object(self, node: ast.expr, path: str) -> ValueNode:
         members: dict[str, Member] = {}
@@ -258,6 +268,9 @@ class _Reader:
             return ValueNode(*self._span(node), scalar=self._scalar(node))
         except NOT_WORKED_OUT:
             self.unknown.append((node.lineno, path))
+            known = key(path)
+            if known is not None and known.kind == "integer" and _is_share(node):
+                self.shares.append((*self._span(node), path))
         return stand_in(*self._span(node), path)
 
     def _scalar(self, node: ast.expr) -> Any:

@@ -41,6 +41,7 @@ RELEASES = {
     "transformers": (*(f"4.{minor}.0" for minor in range(30, 58)), *(f"5.{minor}.0" for minor in range(25))),
     "trl": (*(f"0.{minor}.0" for minor in range(5, 30)), *(f"1.{minor}.0" for minor in range(17))),
     "accelerate": (*(f"0.{minor}.0" for minor in range(20, 35)), *(f"1.{minor}.0" for minor in range(16))),
+    "ms-swift": (*(f"{major}.{minor}.0" for major, last in ((2, 7), (3, 13), (4, 7)) for minor in range(last)),),
 }
 """What a range may allow: the first of each minor release, up to the newest that is known."""
 

@@ -20,7 +20,7 @@ from zeroplan.check.launcher import Launch, launches, within
 from zeroplan.check.named_config import Beside, CheckedFiles, Made, check_arguments, reached
 from zeroplan.check.rules.hosts import PROCESS_CHECKS as HOST_CHECKS
 from zeroplan.check.rules.launch import beside_the_scripts_config
-from zeroplan.check.rules.processes import PROCESS_CHECKS
+from zeroplan.check.rules.processes import PROCESS_CHECKS, placeholders
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
 from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.check.shell_variables import Word
@@ -34,9 +34,10 @@ STARTS = re.compile(r"^[^#\n]*?(?<![\w.])(?:ba|z)?sh[ \t]+(?:-\w+[ \t]+)*([\w./-
 """Another script that this one runs."""
 WITHOUT_CONFIG = {
     "openrlhf.cli.": "a script of OpenRLHF, which makes its config of its own options, as --zero_stage",
+    "deepspeed_stage_": "a script that names a strategy of Lightning's, which makes its config itself",
     "verl.trainer.": "a script of verl, which trains without DeepSpeed",
 }
-"""Modules of tools that take no ds_config."""
+"""What is in scripts of tools that take no ds_config."""
 
 
 def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
@@ -53,6 +54,8 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
         checked.texts |= inner.texts
         checked.notes += [f"{name}:{launch.line}: {note}" for note in inner.notes]
         left_out += [(f"{name}:{launch.line}", why)] if why else []
+    if len(checked.texts) > 1 or checked.notes:
+        checked.findings += [placed(document, hit) for hit in islice(placeholders(text), MOST)]
     if len(checked.texts) == 1 and not checked.notes and not any(one.severity == ERROR for one in checked.findings):
         if others and not left_out:
             raise others[0]

@@ -35,6 +35,8 @@ class Setting:
     """The version of Accelerate, where it reads the config; None: the newest."""
     trl: str | None = None
     """The version of TRL that the project asks for, where it says one."""
+    swift: str | None = None
+    """The version of ms-swift, likewise."""
     upgrades_from: str | None = None
     """The version before, where what changes is looked for."""
     arguments: Arguments | None = None

@@ -150,6 +150,8 @@ def _as_required(inputs: CheckInputs, path: str) -> tuple[CheckInputs, list[str]
         setting = replace(setting, transformers=required.version)
     if setting.accelerate is None and (required := requirement_of(path, "accelerate")) is not None:
         setting = replace(setting, accelerate=required.version)
+    if (required := requirement_of(path, "ms-swift")) is not None:
+        setting = replace(setting, swift=required.version)
     if (required := requirement_of(path, "trl")) is not None:
         setting = replace(setting, trl=required.version)
     inputs = inputs._replace(setting=setting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
 SWIFT_LINE = "CUDA_VISIBLE_DEVICES=0,1 %sswift sft --model x --deepspeed ds.json --torch_dtype bfloat16\n"
 DEEPSPEED_LINE = "deepspeed %s train.py --deepspeed ds.json\n"
+PLACEHOLDER = re.compile(
+    r"^[ \t]*(?:(?:export[ \t]+)?\w+=<(?P<set>[A-Za-z][\w .-]*)>\S*"
+    r"|[^#'\"\n]*--[\w-]+(?:=|[ \t]+)<(?P<given>[A-Za-z][\w ./-]*)>)[ \t]*(?:\\|#[^\n]*)?$",
+    re.MULTILINE,
+)
+"""Behind a variable, or behind an option at the end of a line."""
 NOT_TRAINING = ("api", "chat", "eval", "export", "webchat")
 """Commands of LLaMA-Factory that take a file."""
 TRAINS = (
@@ -58,6 +65,12 @@ RULES: tuple[Rule, ...] = (
         Example("llamafactory-cli chat lf.yaml\n", file="run.sh", beside=TRAINS),
         Example("FORCE_TORCHRUN=1 llamafactory-cli train lf.yaml\n", file="run.sh", beside=TRAINS),
         "https://github.com/hiyouga/LLaMA-Factory/issues/8301",
+    ),
+    Rule(
+        "ZP841", ERROR, "A placeholder in angle brackets", "run in bash 5: syntax error, No such file or directory",
+        Example("deepspeed --num_gpus 8 train.py --deepspeed ds.json --model <path to a model>\n", file="run.sh"),
+        Example("deepspeed --num_gpus 8 train.py --deepspeed ds.json --model models/llama\n", file="run.sh"),
+        "https://www.gnu.org/software/bash/manual/html_node/Redirections.html",
     ),
     Rule(
         "ZP828", WARNING, "A command that ends before its options do", "run in bash 5: they are a command of their own",
@@ -133,6 +146,14 @@ def trains_nothing(launch: Launch) -> Iterator[Hit]:
     if launch.launcher == "llamafactory-cli" and launch.command in NOT_TRAINING and launch.training is not None:
         what = f"llamafactory-cli {launch.command} stops at arguments of training, as deepspeed is one"
         yield Hit("ZP838", (), what, "llamafactory-cli train, or a file of inference", offset=launch.start)
+
+
+def placeholders(text: str) -> Iterator[Hit]:
+    """What a writer left for others to fill in: the shell reads from a file of that name, and writes to the next."""
+    for match in PLACEHOLDER.finditer(text):
+        group = match.lastgroup or ""
+        what = f"<{named(match[group])}> is to be replaced: the shell takes it for a file to read from, and stops"
+        yield Hit("ZP841", (), what, "what it stands for", offset=match.start(group) - 1)
 
 
 PROCESS_CHECKS = (

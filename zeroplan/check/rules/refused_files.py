@@ -10,6 +10,7 @@ from zeroplan.check.arguments import SWITCHES, Arguments
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.finding import number as figure
 from zeroplan.check.rule import Example, Rule
+from zeroplan.deepspeed.keys.table import number
 
 FSDP = "fsdp"
 OPTIMIZER = "optimizer"
@@ -31,6 +32,7 @@ USUAL_GROUP = 8
 OF_GRPO = ("max_completion_length", "use_vllm", "reward_funcs", "reward_weights", "scale_rewards", "num_iterations")
 GROUPS = "model_name_or_path: x/y\ndataset_name: d\n" + BESIDE + "num_generations: %s\n"
 
+RENAMES = "4.0.0"
 OLDER = {"train_type": "tuner_type", "sft_type": "tuner_type", "model_id_or_path": "model", "lora_modules": "adapters"}
 """Arguments of ms-swift before 4.0, and what 4.6 calls them."""
 OF_SWIFT = "model: x\n%s: full\ntorch_dtype: bfloat16\ndataset: d\ndeepspeed: zero2\n"
@@ -167,13 +169,19 @@ def swifts_own(arguments: Arguments) -> Iterator[Hit]:
     if arguments.tool == SWIFT and arguments.stated(key) and str(arguments.stated("deepspeed")).startswith("zero3"):
         yield Hit("ZP822", (key,), f"{key} with the config zero3: DeepSpeed refuses what ms-swift makes of both",
                   "deepspeed: zero2")  # fmt: skip
+    if arguments.tool == SWIFT and arguments.stated(OPTIMIZER) == "muon" and arguments.stated("deepspeed") != "zero0":
+        yield Hit("ZP822", (OPTIMIZER,), "ms-swift's Muon keeps what it knows by parameter, and ZeRO gives it others: "
+                  "the first step stops", "optim: adamw_torch")  # fmt: skip
 
 
-def older_names(arguments: Arguments) -> Iterator[Hit]:
-    for old, new in OLDER.items() if arguments.tool == SWIFT else ():
+def older_names(arguments: Arguments, release: str | None) -> Iterator[Hit]:
+    """`release`: the ms-swift that the project asks for."""
+    if arguments.tool != SWIFT or (release is not None and number(release) < number(RENAMES)):
+        return
+    for old, new in OLDER.items():
         if arguments.stated(old) is not None:
             yield Hit("ZP831", (old,), f"{old} is {new} since ms-swift 4.0, which stops at the older name",
-                      f"{new}: {named(str(arguments.stated(old)))}")  # fmt: skip
+                      f"{new}: {named(str(arguments.stated(old)))}", WARNING if release is None else ERROR)  # fmt: skip
 
 
 def _whose(arguments: Arguments) -> str:
@@ -181,7 +189,7 @@ def _whose(arguments: Arguments) -> str:
 
 
 REFUSED_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (
-    sharded_twice, both_halves, best_model, steps_of_zero, plateau, axolotls_own, swifts_own, older_names,
+    sharded_twice, both_halves, best_model, steps_of_zero, plateau, axolotls_own, swifts_own,
 )  # fmt: skip
 CHECKS = ()
 """None that asks a ds_config."""

@@ -16,6 +16,8 @@ ACCUMULATES = ('{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_ste
 ON_HOST = '2, "offload_optimizer": {"device": "cpu", "pin_memory": true}'
 IN_FP32 = ('{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "communication_data_type": "fp32", '
            '"zero_optimization": {"stage": 2, "reduce_bucket_size": 1000000}}')  # fmt: skip
+MUON = ('{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "Muon", "params": '
+        '{"lr": 0.02}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": true}}}')
 LEAST_LOST = 3
 """Micro-batches of which the first and the last count."""
 SMALL_BUCKET = 50_000_000
@@ -39,6 +41,12 @@ RULES: tuple[Rule, ...] = (
         "runtime/fp16/unfused_optimizer.py and runtime/engine.py of 0.17.6 to 0.18.5, run",
         example(ACCUMULATES % 0, version="0.18.5"), example(ACCUMULATES % 0, version="0.18.6"), ISSUE + "7837",
         since="0.17.6", until="0.18.6",
+    ),
+    Rule(
+        "ZP631", WARNING, "Muon with an offloaded optimizer in releases that do not apply it",
+        "runtime/zero/stage_1_and_2.py of 0.18.5 to 0.19.2, run: no call of muon_update",
+        example(MUON, version="0.19.0"), example(MUON, version="0.19.8"), ISSUE + "8463",
+        since="0.18.5", until="0.19.3",
     ),
     Rule(
         "ZP717", WARNING, "Reduction in another dtype in releases that stop at a large parameter",
@@ -98,4 +106,12 @@ def reduced_in_another_dtype(subject: Subject) -> Iterator[Hit]:
                   "deepspeed>=0.18.2")  # fmt: skip
 
 
-CHECKS = (lost_micro_batches, scaled_gradients, reduced_in_another_dtype)
+def muon_without_muon(subject: Subject) -> Iterator[Hit]:
+    facts = subject.facts
+    if facts.optimizer == "muon" and facts.stage in (1, 2) and facts.offloads_optimizer:
+        yield Hit("ZP631", subject.spelled("optimizer.type"), f"DeepSpeed {subject.setting.version} updates no matrix "
+                  "by Muon where the optimizer is offloaded: its gradients go to the host as they are",
+                  "deepspeed>=0.19.8, or no offload_optimizer")  # fmt: skip
+
+
+CHECKS = (lost_micro_batches, scaled_gradients, reduced_in_another_dtype, muon_without_muon)
