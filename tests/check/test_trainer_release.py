@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 
 import pytest
@@ -57,11 +56,10 @@ def test_taken(check_files, arguments):
     assert not any(rule in ran.out for rule in ("ZP822", "ZP833", "ZP834"))
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch and transformers")
 def test_as_transformers_has_them(tmp_path):
-    from transformers import HfArgumentParser, TrainingArguments
-
-    parser = HfArgumentParser(TrainingArguments)
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    parser = transformers.HfArgumentParser(transformers.TrainingArguments)
     for arguments in TAKEN:
         parser.parse_dict({"output_dir": str(tmp_path), "use_cpu": True, **arguments})
     for arguments in REFUSED:
