@@ -12,6 +12,7 @@ from zeroplan.catalog.trainers.trl_configs import own_launch
 from zeroplan.check.arguments import YAML, Arguments, has_own
 from zeroplan.check.document import Document
 from zeroplan.check.json_reader import NotReadableError
+from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.kind import JSON, Kind, kind_of, read_document
 from zeroplan.check.launch import AccelerateConfig, is_launch
 from zeroplan.check.launch_options import options_of
@@ -92,6 +93,12 @@ def first_file(words: Sequence[Word], beside: Beside) -> Word | None:
     """
     document = named_document(words[0], beside) if words else None
     return words[0] if arguments_of(document) is not None else None
+
+
+def names_config(word: Word | None, beside: Beside) -> bool:
+    """Whether a training file names a ds_config, or has one."""
+    document = named_document(word, beside)
+    return document is not None and bool(document.config.get(KEY))
 
 
 def training_file(words: Sequence[Word]) -> Word | None:

@@ -27,6 +27,7 @@ from zeroplan.check.launch_files import (
     first_file,
     is_config_file,
     named_document,
+    names_config,
     processes_of,
     reached,
     sourced,
@@ -201,11 +202,11 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
             launcher, _launch(document, command._replace(words=line.script_words), slurm, beside), tasks_of(own, slurm)
         )
     first = first_file(line.script_words, beside) if launcher in (*RANKS, *PLAIN) else None
-    training = training_file(command.words[line.at :]) or first
+    training = training_file(command.words[line.at :]) or (first if names_config(first, beside) else None)
     by_name = training is not None and (launcher == "llamafactory-cli" or training is first)
     stated = assignments(line.script_words) if by_name else list(options_of(line.script_words))
     config, reader = config_of(stated)
-    word = training or dict(stated).get("--config")
+    word = training or first or dict(stated).get("--config")
     named = named_document(word, beside)
     file, code = arguments_of(named), code_of(script, beside)
     by_file = script is not None and SWIFTS.search(script.text or "") is not None
