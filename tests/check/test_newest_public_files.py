@@ -212,3 +212,8 @@ def test_muon_of_ms_swift(check_files, config, stops):
     """ms-swift 3991's like, run with a copy of its bookkeeping: KeyError 'use_muon'."""
     line = f"NPROC_PER_NODE=2 swift sft --model x --tuner_type full --optimizer muon --torch_dtype bfloat16 --deepspeed {config}"
     assert ("error ZP822: ms-swift's Muon" in check_files({"run.sh": f"{line}\n"}, *CONCISE).out) == stops
+
+
+def test_a_list_for_a_batch_beside_ranks_that_do_not_divide(check_files):
+    ran = check_files({"a.json": '{"train_micro_batch_size_per_gpu": [4], "sequence_parallel_size": 4}'}, "--gpus", "3")
+    assert ran.code == 1

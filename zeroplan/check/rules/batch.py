@@ -250,7 +250,7 @@ def _indivisible(subject: Subject, wrong: Indivisible) -> Hit:
 def _suits(subject: Subject, ranks: float) -> bool:
     """Whether the three batch sizes, where they are numbers, go together on so many ranks."""
     total, micro, steps = (subject.config.get(name) for name in BATCH)
-    if any(isinstance(size, str) for size in (total, micro, steps)) or not (total or micro):
+    if not all(size is None or isinstance(size, int | float) for size in (total, micro, steps)) or not (total or micro):
         return True
     return _fits(total, micro, steps, ranks)
 
