@@ -104,3 +104,27 @@ def test_a_call_that_names_a_file_of_the_folder(zeroplan, tmp_path):
     ran = zeroplan("check", str(tmp_path), "--format", "concise")
     assert 'warning ZP833: evaluation_strategy is gone since transformers 4.51, which stops at it; write: eval_strategy="no"' in ran.out
     assert "write: fp16=False" in ran.out
+
+
+OF_TRL = f"model_name_or_path: x/y\ndataset_name: d\noutput_dir: o\nbf16: true\ndeepspeed: {CONFIG}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "release", "severity"),
+    [
+        ("torch_dtype: bfloat16", "1.16.0", "error"), ("torch_dtype: bfloat16", "0.26.2", ""), ("torch_dtype: bfloat16", "", "warning"),
+        ("max_seq_length: 512", "0.19.1", ""), ("max_seq_length: 512", "0.20.0", "error"), ("dtype: bfloat16", "", ""),
+        ("system_prompt: x", "1.16.0", ""),
+    ],
+)  # fmt: skip
+def test_arguments_of_trl(check_files, line, release, severity):
+    """trl's trainers/*_config.py of each release; run with 1.16: Unknown arguments from config file. A project's own are its own."""
+    files = {"train.yaml": f"{OF_TRL}{line}\n", "requirements.txt": f"trl=={release}\n" if release else ""}
+    hits = [one for one in check_files(files, "--format", "concise").out.splitlines() if "ZP833" in one]
+    assert len(hits) == bool(severity)
+    assert all(f" {severity} ZP833" in one for one in hits)
+
+
+def test_a_config_of_trl_in_python(check_files):
+    call = CALL.format("max_seq_length=512").replace("TrainingArguments", "SFTConfig").replace("transformers", "trl")
+    assert "write: max_length=512" in check_files({"train.py": call}, "--format", "concise").out

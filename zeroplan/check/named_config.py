@@ -132,7 +132,7 @@ def check_arguments(arguments: Arguments, setting: Setting) -> list[Finding]:
     hits = [hit for rule in rules for hit in islice(rule(arguments), MOST)]
     hits += older_names(arguments, setting.swift)
     hits += groups_of_answers(arguments, setting.gpus)
-    hits += islice(arguments_of_the_release(arguments, setting.transformers), MOST)
+    hits += islice(arguments_of_the_release(arguments, setting.transformers, setting.trl), MOST)
     return [placed(arguments.document, hit) for hit in hits]
 
 

@@ -119,11 +119,24 @@ SCHEDULES: dict[str, Span] = {
 }  # fmt: skip
 """Values of `lr_scheduler_type`."""
 
+RENAMED = {
+    "torch_dtype": "dtype: {}", "max_seq_length": "max_length: {}", "use_liger": "use_liger_kernel: {}",
+    "max_prompt_length": "max_length, which the prompt counts in", "vllm_max_model_len": "vllm_max_model_length: {}",
+    "vllm_guided_decoding_regex": "vllm_structured_outputs_regex: {}",
+}
+"""What TRL calls arguments that it had under another name."""
+
 
 @cache
 def llama_factory() -> dict[str, Span]:
     """Arguments of LLaMA-Factory's own from 0.7.1 to 0.9.5, by the releases that have them."""
     return {name: Span(*span) for name, span in _names()["LLaMA-Factory"].items()}
+
+
+@cache
+def trl() -> dict[str, Span]:
+    """Arguments of TRL's own from 0.9.3 to 1.16, likewise: of its trainers, its model and its scripts."""
+    return {name: Span(*span, write=RENAMED.get(name, "")) for name, span in _names()["TRL"].items()}
 
 
 @cache

@@ -13,6 +13,7 @@ from zeroplan.catalog.trainers.argument_history import (
     Span,
     llama_factory,
     trainer,
+    trl,
 )
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, TRAINER, TRL
 from zeroplan.check.arguments import Arguments
@@ -21,6 +22,7 @@ from zeroplan.check.rule import Example, Rule
 
 NEWEST_OF = {TRAINER: NEWEST, TRL: NEWEST, LLAMA_FACTORY: "5.6.0"}
 """The newest transformers that each tool's own newest release takes: of LLaMA-Factory 0.9.5, TRL 1.16."""
+NEWEST_TRL = "1.16.0"
 ITS_OWN = {LLAMA_FACTORY: ("overwrite_output_dir",)}
 """Arguments that a tool has itself."""
 VALUES: dict[str, Mapping[str, Span]] = {"optim": OPTIMIZERS, "lr_scheduler_type": SCHEDULES}
@@ -47,8 +49,10 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-def arguments_of_the_release(arguments: Arguments, stated: str | None) -> Iterator[Hit]:
-    """`stated`: the release of transformers that the project asks for; None: none, and the newest is meant."""
+def arguments_of_the_release(
+    arguments: Arguments, stated: str | None, stated_trl: str | None
+) -> Iterator[Hit]:  # fmt: skip
+    """`stated`, `stated_trl`: what a project asks for of transformers and TRL; None: the newest is meant."""
     tool = arguments.tool
     if tool not in NEWEST_OF:
         return
@@ -62,8 +66,21 @@ def arguments_of_the_release(arguments: Arguments, stated: str | None) -> Iterat
         yield Hit("ZP833", (name,), f"{name} {_when(span, release)}", write, ERROR if is_sure else WARNING)
     if tool == LLAMA_FACTORY and arguments.job is None:
         yield from _of_llama_factory(arguments)
+    if tool == TRL:
+        yield from _of_trl(arguments, stated_trl)
     for name, known in VALUES.items():
         yield from _value(arguments, name, known, release, is_stated=stated is not None)
+
+
+def _of_trl(arguments: Arguments, stated: str | None) -> Iterator[Hit]:
+    """Its parser stops at keys that it does not know; those of a project's own classes are no one else's to judge."""
+    release, known = stated or NEWEST_TRL, trl()
+    for name in arguments.document.config:
+        if name not in known or name in trainer() or known[name].is_in(release):
+            continue
+        write = known[name].write.format(named(str(arguments.stated(name)))) or "delete it"
+        when = _when(known[name], release, "trl ")
+        yield Hit("ZP833", (name,), f"{name} {when}", write, WARNING if stated is None else ERROR)
 
 
 def _of_llama_factory(arguments: Arguments) -> Iterator[Hit]:
@@ -99,10 +116,10 @@ def _value(
     yield Hit("ZP834", (name,), what, write, WARNING if by_script else ERROR)
 
 
-def _when(span: Span, release: str) -> str:
+def _when(span: Span, release: str, package: str = "transformers ") -> str:
     if span.is_gone(release):
-        return f"is gone since transformers {_short(span.until)}, which stops at it"
-    return f"came with transformers {_short(span.since)}: {release} stops at it"
+        return f"is gone since {package}{_short(span.until)}, which stops at it"
+    return f"came with {package}{_short(span.since)}: {release} stops at it"
 
 
 def _short(release: str) -> str:
