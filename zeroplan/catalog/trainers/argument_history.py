@@ -136,7 +136,8 @@ def llama_factory() -> dict[str, Span]:
 @cache
 def trl() -> dict[str, Span]:
     """Arguments of TRL's own from 0.9.3 to 1.16, likewise: of its trainers, its model and its scripts."""
-    return {name: Span(*span, write=RENAMED.get(name, "")) for name, span in _names()["TRL"].items()}
+    spans: dict[str, list[str]] = _names()["TRL"]
+    return {name: Span(since, until, RENAMED.get(name, "")) for name, (since, until) in spans.items()}
 
 
 @cache
