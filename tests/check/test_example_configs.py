@@ -31,7 +31,7 @@ OF_AXOLOTL = "base_model: x/y\nmicro_batch_size: 1\nnum_epochs: 1\nbf16: true\nd
 
 @pytest.mark.parametrize("path", EXAMPLES)
 def test_their_content(path):
-    content = json.dumps(json.loads(example_config(path)[1]), sort_keys=True)
+    content = json.dumps(json.loads(example_config(path, EXAMPLES[path][0])[1]), sort_keys=True)
     assert hashlib.sha256(content.encode()).hexdigest().startswith(SHA_256[path])
 
 
@@ -46,6 +46,11 @@ def test_named_from_elsewhere(check_files, file, path):
     assert check_files({"train.yaml": file % "configs/zero9.json"}).code == 2
 
 
+def test_of_another_tool(check_files):
+    text = "output_dir: o\nper_device_train_batch_size: 1\ndeepspeed: deepspeed_configs/zero2.json\n"
+    assert "which is not there" in check_files({"train.yaml": text}).err
+
+
 def test_a_file_of_that_name_comes_first(check_files, tmp_path):
     path = "examples/deepspeed/ds_z3_config.json"
     (tmp_path / "examples/deepspeed").mkdir(parents=True)
@@ -55,7 +60,7 @@ def test_a_file_of_that_name_comes_first(check_files, tmp_path):
 
 
 def test_a_script_names_one(check_files):
-    line = "torchrun --nproc_per_node 2 src/train.py --stage sft --deepspeed examples/deepspeed/ds_z2_config.json --output_dir o"
+    line = "torchrun --nproc_per_node 2 src/train.py --stage sft --finetuning_type full --deepspeed examples/deepspeed/ds_z2_config.json --output_dir o"
     ran = check_files({"run.sh": f"{line}\n"})
     assert (ran.code, ran.err) == (0, "")
     assert "run.sh:1: examples/deepspeed/ds_z2_config.json of LLaMA-Factory, given to torchrun, on 2 GPUs" in ran.out

@@ -224,7 +224,7 @@ def test_what_is_wrong_of_such_a_file_is_still_found(zeroplan, file):
         ("a.yaml", "data: {train_batch_size: 4}\nactor_rollout_ref: {model: {path: x}}\ntrainer: {n: 1}\n", "a file of verl"),
         ("a.yaml", "pipe-parallel-size: 1\nzero_optimization: {stage: 1}\n", "a file of GPT-NeoX"),
         ("a.yaml", "defaults:\n- deepspeed: zero2\noutput_dir: o\nnum_train_epochs: 3\n", "a file that Hydra puts together"),
-        ("a.json", '{"model_type": "qwen-7b-chat", "dataset": ["a"], "output_dir": "o"}', "a training file of ms-swift"),
+        ("a.json", '{"model_type": "qwen-7b-chat", "template_type": "qwen", "dataset": ["a"], "output_dir": "o"}', "a training file of ms-swift"),
         ("a.log", "W0312 10:11:12.345000 139 torch/distributed/run.py:793] ***\n", "a log"),
         ("a.txt", "x\nTraceback (most recent call last):\n  File 'a'\n", "a log"),
         ("a.out", "{'loss': 1.2, 'grad_norm': 3.4}\n", "a log"),

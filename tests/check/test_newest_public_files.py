@@ -73,7 +73,7 @@ def test_a_path_from_the_root_of_another_machine(check_files, tmp_path):
 
 def test_arguments_beside_accelerates_own_fields(check_files):
     """open-r1 217: 7 ranks; run with trl 1.16: no whole groups of 8, its default."""
-    file = "model_name_or_path: x\ndataset_name: d\noutput_dir: o\nbf16: true\nuse_vllm: true\nmax_completion_length: 9\n" \
+    file = "model_name_or_path: x\ndataset_name: d\noutput_dir: o\nbf16: true\nuse_vllm: true\nvllm_device: auto\n" \
            "per_device_train_batch_size: 1\nfsdp: full_shard\n"  # fmt: skip
     files = {"run.sh": "accelerate launch --config_file a.yaml --num_processes=7 grpo.py --config t.yaml\n", "t.yaml": file,
              "a.yaml": LAUNCH % (8, 1) + "deepspeed_config: {zero_stage: 2}\n"}  # fmt: skip
@@ -173,6 +173,7 @@ def test_commands_that_read_takes_of_a_here_document(check_files):
     ("line", "stops"),
     [
         ("MODEL=<llama2_7b_chat> # replace it", True), ("OUT=<checkpoint>/${RUN}", True), ("export MODEL=<path to it>", True),
+        ("usage() { cat <<EOF\n  --model <path>\nEOF\n}", False), ('U="a\n --model <path>\n"', False),
         ("MODEL='<s>'", False), ("# MODEL=<x>", False), ("N=$(wc -l <hosts)", False),
     ],
 )  # fmt: skip
@@ -196,7 +197,7 @@ def test_a_fraction_of_what_other_code_decides(check_files):
            "    'reduce_bucket_size': h * h, 'stage3_param_persistence_threshold': int(0.9 * h)}}\n"  # fmt: skip
     ran = check_files({"a.py": text}, *CONCISE)
     assert ran.out.count("warning ZP113") == 1
-    assert "write: int(0.9 * h * h)" in ran.out
+    assert "0.9 * h * h is a fraction for most sizes" in ran.out
     assert "ZP113" not in check_files({"a.py": text}, *CONCISE, "--deepspeed", "0.14.4").out
 
 
@@ -217,3 +218,55 @@ def test_muon_of_ms_swift(check_files, config, stops):
 def test_a_list_for_a_batch_beside_ranks_that_do_not_divide(check_files):
     ran = check_files({"a.json": '{"train_micro_batch_size_per_gpu": [4], "sequence_parallel_size": 4}'}, "--gpus", "3")
     assert ran.code == 1
+
+
+def test_arguments_beside_a_dict_that_other_code_decides(check_files):
+    call = 'a = TrainingArguments("o", fsdp="full_shard", deepspeed={"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": n})\n'
+    assert "error ZP822: fsdp" in check_files({"a.py": call}, *CONCISE).out
+    files = {"b.py": "ds_config = {'train_batch_size': 8, 'zero_optimization': {'stage': 2}}\n", "t.yaml": "evaluation_strategy: no\noutput_dir: o\n"}
+    assert check_files(files, "--trainer-args", "t.yaml", *CONCISE).out.count("ZP833") == 1
+
+
+def test_a_release_of_two_numbers(check_files):
+    files = {"t.yaml": f"output_dir: o\nper_device_train_batch_size: 1\nevaluation_strategy: 'no'\ndeepspeed: {AUTO}\n"}
+    for release, warns in (("4.51", True), ("4.50", False)):
+        assert ("ZP833" in check_files(files, "--transformers", release, *CONCISE).out) == warns
+
+
+@pytest.mark.parametrize(
+    ("line", "write"),
+    [
+        ("evaluation_strategy: 'no'", 'eval_strategy: "no"'), ("group_by_length: false", "delete it"), ("warmup_ratio: ${x}", "delete it"),
+        ("group_by_length: true", "train_sampling_strategy: group_by_length"), ("warmup_ratio: 0.1", "warmup_steps: 0.1"),
+    ],
+)  # fmt: skip
+def test_what_to_write_for_an_argument(check_files, line, write):
+    text = f"output_dir: o\nper_device_train_batch_size: 1\n{line}\ndeepspeed: {AUTO}\n"
+    assert f"stops at it; write: {write}\n" in check_files({"t.yaml": text}, *CONCISE).out
+
+
+def test_hosts_that_num_nodes_leaves_out(check_files):
+    line = "deepspeed --num_nodes 1 --num_gpus 8 --hostfile hosts train.py --deepspeed ds.json"
+    assert "ZP839" not in check_files({"run.sh": f"{line}\n", "hosts": "a slots=8\nb slots=4\n", "ds.json": CONFIG}, *CONCISE).out
+
+
+@pytest.mark.parametrize("line", ["ssh $h torchrun --nnodes 2", "/usr/bin/srun bash -c 'torchrun --nnodes 2 {}'", "torchrun --nnodes $N"])
+def test_other_hosts_are_started(check_files, line):
+    run = "--nproc_per_node 4 t.py --deepspeed ds.json"
+    text = line.format(run) if "{}" in line else f"{line} {run}"
+    ran = check_files({"job.sbatch": f"#!/bin/bash\n#SBATCH --nodes=2\n{text}\n", "ds.json": CONFIG}, *CONCISE)
+    assert "ZP840" not in ran.out
+
+
+def test_nvme_of_accelerates_plugin(check_files):
+    """accelerate 1.15: nvme_path is "none" where nothing says it."""
+    ran = check_files({"a.py": "p = DeepSpeedPlugin(zero_stage=3, offload_optimizer_device='nvme')\n"}, *CONCISE)
+    assert "error" not in ran.out
+
+
+def test_lines_to_write_for_openrlhf(check_files):
+    line = "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --zero_stage 3 --micro_train_batch_size 2"
+    assert "error" not in check_files({"run.sh": f"{line} --bf16\n"}, *CONCISE).out
+    assert "write: --train_batch_size 256" in check_files({"run.sh": f"{line} --train_batch_size 250 --bf16\n"}, *CONCISE).out
+    other = "deepspeed --num_gpus 8 my/train_sft.py --zero_stage 3 --train_batch_size 128"
+    assert check_files({"run.sh": f"{other}\n"}, *CONCISE).code == 2

@@ -135,7 +135,6 @@ def test_what_lies_beside_a_config(check, name, text, said):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("deepspeed --module openrlhf.cli.train_sft --zero_stage 2 --bf16", "a script of OpenRLHF, which makes its config of its own options"),
         ("ray job submit -- python3 -m openrlhf.cli.train_ppo_ray --zero_stage 3", "a script of OpenRLHF"),
         ("python3 -m verl.trainer.main_ppo data.train_files=x", "a script of verl, which trains without DeepSpeed"),
     ],

@@ -14,9 +14,9 @@ from zeroplan.check.check import check_text
 from zeroplan.check.finding import ERROR
 from zeroplan.check.setting import Setting
 from zeroplan.deepspeed.keys import KEYS
-from zeroplan.deepspeed.keys.table import number
 from zeroplan.deepspeed.versions import key_table, read_elsewhere, versions
 from zeroplan.errors import ContradictionError
+from zeroplan.releases import number
 
 COMPARED = ("0.14.0", "0.14.4", "0.15.0", "0.15.4", "0.16.4", "0.16.9", "0.17.0", "0.17.5", "0.18.3", "0.18.8", "0.19.3", "0.19.6",
             "0.19.7")  # fmt: skip

@@ -29,6 +29,8 @@ TAG = "__float__"
 """transformers 5 writes {"__float__": "Infinity"} (configuration_utils.py:_encode_special_floats)."""
 
 
+LONGEST_END = 6
+"""Parts of a path of another machine that are looked for here."""
 GZIP, RECORDING = b"\x1f\x8b", b'{"zeroplan_trace"'
 """How a recording of a model begins."""
 
@@ -51,15 +53,17 @@ def beside(path: str, named: str) -> tuple[str, ...]:
     """
     folder, name = Path(path).parent, Path(named)
     if name.is_absolute():
-        ends = [Path(*name.parts[at:]) for at in range(2, len(name.parts) - 1)]
-        return str(name), *_in_project(folder, ends)
-    return str(folder / name), str(name), *_in_project(folder, [name] if len(name.parts) > 1 else [])
+        first = max(2, len(name.parts) - LONGEST_END)
+        ends = [Path(*name.parts[at:]) for at in range(first, len(name.parts) - 1)]
+        return str(name), *_in_project(folder, ends, 0)
+    names = [name] if len(name.parts) > 1 else []
+    return str(folder / name), str(name), *_in_project(folder, names, 1)
 
 
-def _in_project(folder: Path, names: Sequence[Path]) -> Iterator[str]:
-    """Each name in a folder and those above it that belong to the same project, as seen from here."""
+def _in_project(folder: Path, names: Sequence[Path], first: int) -> Iterator[str]:
+    """Each name in a folder and those above it that belong to its project, from the `first` on, as seen from here."""
     here = os.getcwd()
-    folders = project_folders(os.path.abspath(folder), here) if names else ()
+    folders = project_folders(os.path.abspath(folder), here)[first:] if names else ()
     seen = folders if folder.is_absolute() else [os.path.relpath(one, here) for one in folders]
     yield from (str(Path(one) / name) for name in names for one in seen)
 

@@ -16,9 +16,9 @@ from zeroplan.check.finding import path as quoted
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import OtherKindError
 from zeroplan.check.launch import FILE, KIND, PRECISION, SECTION, AccelerateConfig, as_yaml, field_of, in_fields, inline
-from zeroplan.check.launch_files import reached as reached_file
+from zeroplan.check.launch_files import read_beside
 from zeroplan.check.named_config import EXPECTED, Beside, CheckedFiles, Made, reached, twice
-from zeroplan.check.rules.hosts import machines
+from zeroplan.check.rules.hosts import ranks_of_machines
 from zeroplan.check.rules.launch import LAUNCH_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
 
@@ -43,8 +43,8 @@ def check_launch(launch: AccelerateConfig, setting: Setting, beside: Beside, mad
         stage = _stage(*named_file)
     hits = [placed(document, hit) for rule in LAUNCH_CHECKS for hit in islice(rule(launch, stage), MOST)]
     named_hosts = launch.fields.get("deepspeed_hostfile")
-    hosts = reached_file(named_hosts, beside) if isinstance(named_hosts, str) else None
-    hits += [placed(document, hit) for hit in machines(launch, hosts)]
+    hosts = read_beside(named_hosts, beside) if isinstance(named_hosts, str) else None
+    hits += [placed(document, hit) for hit in ranks_of_machines(launch, hosts)]
     if is_own_launch(document.name):  # in a package, where nobody changes it
         inner = [one for one in inner if one.severity != ADVICE]
     checked.findings = twice(document, "accelerate launch takes the last", WARNING) + hits + inner

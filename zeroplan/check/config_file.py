@@ -136,16 +136,16 @@ def _named(path: str, document: Document) -> ConfigFile:
     member = document.members[DEEPSPEED,]
     if member.node.members is not None:
         return _config(block(document))
-    return _beside(path, document.name, member.node.scalar)
+    return _beside(path, document.name, member.node.scalar, tool_of(document.config))
 
 
-def _beside(path: str, place: str, named: Any) -> ConfigFile:
+def _beside(path: str, place: str, named: Any, tool: str | None = None) -> ConfigFile:
     """A file as seen from the one that names it, or from here, which is what Accelerate does; or the JSON of a text."""
     if isinstance(named, str) and named.lstrip().startswith("{"):
         return _config(_read(f"deepspeed of {place}", named))
     seen = beside(path, named) if isinstance(named, str) else ()
     file = next(filter(os.path.isfile, seen), None)
-    if file is None and (own := own_config(named) or example_config(named)) is not None:
+    if file is None and (own := own_config(named) or example_config(named, tool)) is not None:
         return _config(read_json(*own))
     if file is None or file.endswith(YAML):
         raise SpecError(place, f"{shown(named)} for the ds_config", "the name of a ds_config.json that is there")

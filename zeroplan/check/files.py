@@ -55,7 +55,7 @@ def check_config_file(
 ) -> CheckedFiles:  # fmt: skip
     """Raises `SpecError` for what is no config at all, and for what is another's file."""
     if (not text.lstrip().startswith("{") or text.startswith("{'")) and LOG.search(text[:EARLY]):
-        raise SpecError(name, "a log", EXPECTED, f"zeroplan observe {name} --params 7B --stage 3")
+        raise SpecError(name, "a log", EXPECTED, f"zeroplan observe {name} --params ... --stage ...")
     if is_yaml(name, text):
         document = read_document(name, text, EXPECTED)
     elif (other := other_json(name, text)) is None:

@@ -38,9 +38,8 @@ def number(value: float) -> str:
 
 def named(name: str) -> str:
     """A key as a message repeats it, cut when long, and in quotes where blanks at its ends would not be seen."""
-    if name != name.strip():
-        return f'"{name}"'
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 3]}..."
+    cut = name if len(name) <= LONGEST else f"{name[: LONGEST - 3]}..."
+    return f'"{cut}"' if cut != cut.strip() else cut
 
 
 @dataclass(frozen=True, slots=True)

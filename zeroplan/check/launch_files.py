@@ -25,7 +25,7 @@ Beside = Callable[[str], tuple[str, str] | None]
 """Name and text of a file that another names; None where it is not there."""
 
 
-def reached(name: str | None, beside: Beside) -> tuple[str, str] | None:
+def read_beside(name: str | None, beside: Beside) -> tuple[str, str] | None:
     """A file that is there and can be read."""
     if not name:
         return None
@@ -38,18 +38,18 @@ def sourced(name: str, beside: Beside) -> str | None:
     """What a script sources below its own folder: messages repeat values, and another place may have secrets."""
     if posixpath.isabs(name) or posixpath.normpath(name).startswith(".."):
         return None
-    file = reached(name, beside)
+    file = read_beside(name, beside)
     return None if file is None else file[1]
 
 
 def code_of(script: Word | None, beside: Beside) -> str:
     """The text of a script in Python that is there; "" where none is."""
-    file = reached(script.text, beside) if script is not None and (script.text or "").endswith(".py") else None
+    file = read_beside(script.text, beside) if script is not None and (script.text or "").endswith(".py") else None
     return "" if file is None else file[1]
 
 
 def document_of(name: str | None, beside: Beside) -> Document | None:
-    file = reached(name, beside)
+    file = read_beside(name, beside)
     if file is None:
         return None
     with suppress(SpecError, NotReadableError):
@@ -87,18 +87,14 @@ def processes_of(name: str | None, beside: Beside) -> int | None:
     return AccelerateConfig(document).processes if document is not None and is_launch(document) else None
 
 
-def first_file(words: Sequence[Word], beside: Beside) -> Word | None:
+def first_file(words: Sequence[Word], beside: Beside) -> tuple[Word | None, bool]:
     """A training file that is the first argument of a script, as LLaMA-Factory's src/train.py and transformers' example
-    scripts take one.
+    scripts take one, and whether it names or has a ds_config.
     """
     document = named_document(words[0], beside) if words else None
-    return words[0] if arguments_of(document) is not None else None
-
-
-def names_config(word: Word | None, beside: Beside) -> bool:
-    """Whether a training file names a ds_config, or has one."""
-    document = named_document(word, beside)
-    return document is not None and bool(document.config.get(KEY))
+    if document is None or arguments_of(document) is None:
+        return None, False
+    return words[0], bool(document.config.get(KEY))
 
 
 def training_file(words: Sequence[Word]) -> Word | None:

@@ -27,16 +27,15 @@ from zeroplan.check.launch_files import (
     first_file,
     is_config_file,
     named_document,
-    names_config,
     processes_of,
-    reached,
+    read_beside,
     sourced,
     training_file,
 )
 from zeroplan.check.launch_options import ANY, assignments, config_of, options_of, trainer_arguments, value_of
 from zeroplan.check.launcher_parsers import RANKS, Parsed, parsed
 from zeroplan.check.launcher_refusal import Refusal, refusal
-from zeroplan.check.openrlhf import OpenRLHF, is_openrlhf
+from zeroplan.check.openrlhf import OpenRLHF, of_options
 from zeroplan.check.python_calls import OF_TRL
 from zeroplan.check.ranks import (
     OF_ENVIRONMENT,
@@ -68,7 +67,7 @@ MODULES = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
     "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed",
 }  # fmt: skip
-REMOTE = ("srun", "mpirun", "ssh", "pdsh", "clush")
+REMOTE = ("srun", "mpirun", "mpiexec", "ssh", "pdsh", "clush", "parallel-ssh")
 """What starts a shell on other hosts."""
 OF_ITSELF = ("0", "BASH_SOURCE", "BASH_SOURCE[0]")
 """Variables that name the script."""
@@ -129,8 +128,8 @@ class Launch(NamedTuple):
     """Whether srun, mpirun or a shell on another host starts it."""
     nodes: int | None = None
     """Those that Slurm gives the script, where its lines say how many."""
-    built: Document | None = None
-    """The config that OpenRLHF makes of the options."""
+    built: OpenRLHF | None = None
+    """The options of a command of OpenRLHF, which makes a config of them."""
     starts: bool = False
     """Whether it is DeepSpeed's own launcher with a script behind it."""
     is_open: bool = False
@@ -158,7 +157,9 @@ def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[
         written |= _written(command)
         several = (command, *inner_commands(command, VARIABLES))
         outermost, *inside = (_launch(document, one, slurm, within(one.folder, beside)) for one in several)
-        elsewhere = any(word.text in REMOTE for word in command.words)
+        elsewhere = any((word.text or "").rpartition("/")[2] in REMOTE for word in command.words)
+        if outermost is not None and elsewhere:
+            outermost = outermost._replace(is_below=True)
         launched = (outermost, *(_started_by(outermost, one, elsewhere=elsewhere) for one in inside))
         every += [one._replace(written=one.named and written.get(one.named.text or "")) for one in launched if one]
     return [one for one in every
@@ -201,8 +202,8 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         return _below(
             launcher, _launch(document, command._replace(words=line.script_words), slurm, beside), tasks_of(own, slurm)
         )
-    first = first_file(line.script_words, beside) if launcher in (*RANKS, *PLAIN) else None
-    training = training_file(command.words[line.at :]) or (first if names_config(first, beside) else None)
+    first, names_one = first_file(line.script_words, beside) if launcher in (*RANKS, *PLAIN) else (None, False)
+    training = training_file(command.words[line.at :]) or (first if names_one else None)
     by_name = training is not None and (launcher == "llamafactory-cli" or training is first)
     stated = assignments(line.script_words) if by_name else list(options_of(line.script_words))
     config, reader = config_of(stated)
@@ -228,12 +229,12 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         config, reader = word, ANY
     if config is None and training is None and launcher == "accelerate":
         config, reader = own.get("--deepspeed_config_file"), ACCELERATE
-    hosts = reached(hostfile_of(own), beside) if launcher == "deepspeed" else None
+    hosts = read_beside(hostfile_of(own), beside) if launcher == "deepspeed" else None
     environment = _environment(command, line, stated, file)
     gpus = ranks(launcher, own, environment, hosts, slurm.per_node)
     if accelerate is not None and "--num_processes" not in own:
         gpus = processes_of(accelerate.text, beside)
-    of_openrlhf = launcher in RANKS and is_openrlhf(script, stated)
+    openrlhf = of_options(document, script, stated) if launcher in RANKS else None
     return Launch(
         launcher, document.place(command.words[line.at].start).line, config, reader, accelerate, gpus,
         None if unknown else arguments, unknown, _overrides(of_accelerate),
@@ -243,7 +244,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         command=line.command, nodes=slurm.nodes,
         starts=launcher == "deepspeed" and script is not None and not _is_value(command, line),
         is_first=training is not None and training is first,
-        built=OpenRLHF(document, script, stated).config() if of_openrlhf and script is not None else None,
+        built=openrlhf,
         is_open=_may_name_one(command, line),
     )  # fmt: skip
 

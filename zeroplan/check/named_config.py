@@ -131,7 +131,7 @@ def check_arguments(arguments: Arguments, setting: Setting) -> list[Finding]:
     rules = (*ARGUMENT_CHECKS, *REFUSED_CHECKS)
     hits = [hit for rule in rules for hit in islice(rule(arguments), MOST)]
     hits += older_names(arguments, setting.swift)
-    hits += groups_of_answers(arguments, setting.gpus)
+    hits += groups_of_answers(arguments, setting.gpus, setting.trl)
     hits += islice(arguments_of_the_release(arguments, setting.transformers, setting.trl), MOST)
     return [placed(arguments.document, hit) for hit in hits]
 

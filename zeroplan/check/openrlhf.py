@@ -20,15 +20,24 @@ OFFLOAD, PARTITION = ("adam_offload", "ds.adam_offload"), ("zpg", "ds.zpg")
 SHARED = (("ring_attn_size", "ds.ring_attn_size"), ("ds_tensor_parallel_size", "ds.tensor_parallel_size"))
 """Ranks that share a batch, which the batch size is multiplied by."""
 HALF, TYPE = ("bf16",), ("param_dtype", "ds.param_dtype")
+OPTIONS = {
+    "zero_optimization.stage": STAGE, "train_micro_batch_size_per_gpu": MICRO_BATCH, "train_batch_size": BATCH,
+    "zero_optimization.zero_hpz_partition_size": PARTITION, "gradient_clipping": (*CLIPPING, *CLIPPING),
+}  # fmt: skip
+"""By the key that each becomes: the option before 0.11, and since."""
 USUAL_STAGE = 2
 DYNAMIC = ("use_dynamic_batch", "train.dynamic_batch_enable")
 
 
-def is_openrlhf(script: Word | None, stated: Sequence[tuple[str, Word]]) -> bool:
-    """Whether a script is one of OpenRLHF's: by its name, and by options that no other has together."""
-    names = {name.lstrip("-") for name, _word in stated}
-    is_named = script is not None and TRAINS.search(script.text or "") is not None
-    return is_named and bool(names & {*STAGE}) and bool(names & {*MICRO_BATCH, *BATCH})
+def of_options(document: Document, script: Word | None, stated: Sequence[tuple[str, Word]]) -> OpenRLHF | None:
+    """The options of one of its commands, by its module, or by its name and options that hardly another has so; None
+    for another script, and where no line sets a value that bears on the config.
+    """
+    if script is None or TRAINS.search(script.text or "") is None:
+        return None
+    options = OpenRLHF(document, script, stated)
+    is_its = (script.text or "").startswith("openrlhf.") or {STAGE[0], MICRO_BATCH[0]} <= options.stated.keys()
+    return options if is_its and options.is_known else None
 
 
 class OpenRLHF:
@@ -38,10 +47,14 @@ class OpenRLHF:
         self.document, self.script = document, script
         self.stated = {name.lstrip("-"): word for name, word in stated}
 
-    def config(self) -> Document | None:
-        """The config, each key at its option; None where no line sets a value of it."""
-        if any(word.text is None for name, word in self.stated.items() if name in self._bearing()):
-            return None
+    @property
+    def is_known(self) -> bool:
+        """Whether lines set all values that bear on the config."""
+        bearing = {*STAGE, *MICRO_BATCH, *BATCH, *CLIPPING, *OFFLOAD, *PARTITION, *HALF, *TYPE, *SHARED[0], *SHARED[1]}
+        return all(word.text is not None for name, word in self.stated.items() if name in bearing)
+
+    def config(self) -> Document:
+        """The config, each key at its option."""
         zero = [self._member("stage", STAGE, USUAL_STAGE)]
         if self._value(OFFLOAD) is True:
             zero.append(self._section("offload_optimizer", [self._member("device", OFFLOAD, "cpu", value="cpu")]))
@@ -53,8 +66,11 @@ class OpenRLHF:
         start, end = self.script.start, self.script.end
         return Document(self.document.name, self.document.text, ValueNode(start, end, members=members))
 
-    def _bearing(self) -> set[str]:
-        return {*STAGE, *MICRO_BATCH, *BATCH, *CLIPPING, *OFFLOAD, *PARTITION, *HALF, *TYPE, *SHARED[0], *SHARED[1]}
+    def option(self, path: tuple[str, ...]) -> str:
+        """The option that a key is made of, as the line or its release spells it; "" for a key of none."""
+        names = OPTIONS.get(".".join(path), ())
+        usual = f"--{names[self._is_sectioned()]}" if names else ""
+        return next((f"--{name}" for name in names if name in self.stated), usual)
 
     def _precision(self) -> list[Member]:
         kind = self._value(TYPE) or ("bf16" if self._value(HALF) is True or self._is_sectioned() else None)
@@ -64,10 +80,10 @@ class OpenRLHF:
         return [self._section(str(kind), [self._member("enabled", names, True, value=True)])]
 
     def _batch(self) -> list[Member]:
-        """Both sizes where both are stated: the defaults are not the same in every command and release."""
+        """Both sizes where both are stated, else none: the defaults differ between commands and releases."""
         micro_batch, batch = self._value(MICRO_BATCH), self._value(BATCH)
-        if not isinstance(micro_batch, int) or not isinstance(batch, int) or self._value(DYNAMIC) is True:
-            return [self._member("train_micro_batch_size_per_gpu", MICRO_BATCH, "auto", value="auto")]
+        if type(micro_batch) is not int or type(batch) is not int or self._value(DYNAMIC) is True:
+            return []
         for names in SHARED:
             shared = self._value(names)
             batch *= shared if isinstance(shared, int) else 1

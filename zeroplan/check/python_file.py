@@ -14,7 +14,7 @@ from zeroplan.check.named_config import EXPECTED, TWICE, Beside, CheckedFiles, M
 from zeroplan.check.partly_known import alone, decided
 from zeroplan.check.python_calls import AT_STAGE_3
 from zeroplan.check.python_reader import Literal, Use, python_configs
-from zeroplan.check.python_strategies import STRATEGY, as_arguments
+from zeroplan.check.python_strategies import STRATEGY, as_argument
 from zeroplan.check.python_words import WORDS
 from zeroplan.check.setting import DEEPSPEED, LIGHTNING, TRAINER, Setting
 from zeroplan.errors import SpecError
@@ -41,13 +41,13 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
     by_lightning = replace(setting, reader=LIGHTNING, reader_is_known=True) if STRATEGY in text else setting
     for literal in written.literals:
         document = literal.document
+        read = _read_by(literal.use, document, setting, by_lightning)
+        checked.findings += _of_arguments(read) if literal.use is not None and literal.use.arguments is not None else []
         if literal.unknown:
             findings, line = alone(document, literal.unknown, setting, made), document.place(document.root.start).line
             notes.append((line, decided("other code", literal.unknown)))
         else:
-            read = _read_by(literal.use, document, setting, by_lightning)
             findings = check(document, made(document, read, None))
-            checked.findings += _of_arguments(read)
             checked.findings += [placed(document, hit) for hit in _built_whole(literal, text)]
         checked.findings += [placed(document, hit) for hit in _fractions(literal, text, setting)]
         checked.findings += [_as_python(one, literal.call) for one in findings if one.rule not in NOT_OF_PYTHON]
@@ -111,11 +111,11 @@ def _built_whole(literal: Literal, text: str) -> Iterator[Hit]:
 def _fractions(literal: Literal, text: str, setting: Setting) -> Iterator[Hit]:
     """What transformers' documents had for a bucket: 0.9 * hidden_size * hidden_size (run: ValidationError)."""
     for start, end, path in () if setting.table.before(WHOLE_SINCE) else literal.shares:
-        what = f"{named(text[start:end])} is a fraction for most sizes, and DeepSpeed stops at one"
-        yield Hit("ZP113", tuple(path.split(".")), what, f"int({named(text[start:end])})", WARNING, start)
+        what = f"{named(' '.join(text[start:end].split()))} is a fraction for most sizes, and DeepSpeed stops at one"
+        yield Hit("ZP113", tuple(path.split(".")), what, "int(...) around it", WARNING, start)
 
 
 def _as_python(finding: Finding, call: str) -> Finding:
     """With the line to write as Python, or a call, has it, and no edit."""
     write = CONSTANTS.sub(lambda match: OF_JSON[match[0]], finding.write)
-    return replace(finding, write=as_arguments(write, call) if call else write, edits=())
+    return replace(finding, write=as_argument(write, finding.path, call) if call else write, edits=())

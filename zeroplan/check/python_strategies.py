@@ -11,6 +11,7 @@ from zeroplan.check.launch import DEFAULT_STAGE, NAMES
 from zeroplan.deepspeed.values import AUTO
 
 STRATEGY, PLUGIN = "DeepSpeedStrategy", "DeepSpeedPlugin"
+OF_LIGHTNING = ("Trainer", "Fabric")
 OFFLOADED = {"stage": 3, "offload_optimizer": True, "offload_parameters": True}
 REGISTERED: dict[str, dict[str, Any]] = {
     "deepspeed": {}, "deepspeed_stage_1": {"stage": 1}, "deepspeed_stage_2": {"stage": 2},
@@ -24,9 +25,7 @@ REGISTERED: dict[str, dict[str, Any]] = {
 (2.6 pytorch/strategies/deepspeed.py:register_strategies).
 """
 PAIR = re.compile(r'"(\w+)": ([\w.]+|"[^"{}]*")')
-SPELLED = {PLUGIN: {path.rpartition(".")[2]: name for path, name in NAMES.items()}}
-"""Keys that a call names otherwise."""
-Arguments = Mapping[str, ast.expr]
+Stated = Mapping[str, ast.expr]
 Node = TypeVar("Node", bound=ast.expr)
 
 STAGE_3 = 3
@@ -54,6 +53,21 @@ OF_PLUGIN = ("zero_stage", "offload_optimizer_device", "offload_param_device", "
              "gradient_clipping", "zero3_save_16bit_model")  # fmt: skip
 AIO = ("block_size", "queue_depth", "single_submit", "overlap_events", "thread_count")
 
+ZERO = "zero_optimization"
+SPELLED: dict[str, dict[str, str]] = {
+    PLUGIN: NAMES,
+    STRATEGY: {
+        **{f"{ZERO}.{name}": name for name in LIGHTNING_ZERO},
+        **{f"{ZERO}.offload_optimizer.{key}": argument for key, (argument, _usual) in OPTIMIZER.items()},
+        **{f"{ZERO}.offload_param.{key}": argument for key, (argument, _usual) in PARAMETERS.items()},
+        **{f"activation_checkpointing.{name}": name for name in CHECKPOINTING},
+        **{f"aio.{name}": name for name in AIO},
+        "train_micro_batch_size_per_gpu": "logging_batch_size_per_gpu",
+        "zero_allow_untested_optimizer": "zero_allow_untested_optimizer",
+    },
+}  # fmt: skip
+"""The arguments of a call, by the keys that they become."""
+
 
 def built_config(call: ast.Call, name: str) -> ast.Dict | None:
     """The dict that a call's library makes of its arguments; None for a call that is given a config, or says nothing
@@ -61,9 +75,9 @@ def built_config(call: ast.Call, name: str) -> ast.Dict | None:
     """
     arguments = {one.arg: one.value for one in call.keywords if one.arg is not None}
     stated = arguments.get("strategy")
-    if isinstance(stated, ast.Constant) and isinstance(stated.value, str):
+    if name in OF_LIGHTNING and isinstance(stated, ast.Constant) and isinstance(stated.value, str):
         registered = REGISTERED.get(stated.value)
-        usual = {name: _constant(call, value) for name, value in (registered or {}).items()}
+        usual = {argument: _constant(call, value) for argument, value in (registered or {}).items()}
         return None if registered is None else _of_strategy(call, usual)
     if call.args or len(arguments) != len(call.keywords):
         return None
@@ -74,8 +88,8 @@ def built_config(call: ast.Call, name: str) -> ast.Dict | None:
     return None
 
 
-def _of_strategy(call: ast.Call, arguments: Arguments) -> ast.Dict:
-    """Lightning 2.6 pytorch/strategies/deepspeed.py:_create_default_config, as Fabric has it too."""
+def _of_strategy(call: ast.Call, arguments: Stated) -> ast.Dict:
+    """The config of Lightning 2.6 (pytorch/strategies/deepspeed.py:_create_default_config), and of Fabric."""
     config: dict[str, Any] = {
         "activation_checkpointing": {name: arguments[name] for name in CHECKPOINTING if name in arguments},
         "aio": {name: arguments[name] for name in AIO if name in arguments},
@@ -93,22 +107,25 @@ def _of_strategy(call: ast.Call, arguments: Arguments) -> ast.Dict:
     return _dict(call, {name: value for name, value in config.items() if value != {}})
 
 
-def _usual(arguments: Arguments) -> dict[str, Any]:
+def _usual(arguments: Stated) -> dict[str, Any]:
     """Keys of zero_optimization, and their defaults: what nobody stated and does nothing is left out."""
     stage = arguments.get("stage")
     idle = IDLE_AT_3 if isinstance(stage, ast.Constant) and stage.value == STAGE_3 else IDLE_BELOW
     return {name: usual for name, usual in LIGHTNING_ZERO.items() if name in arguments or name not in idle}
 
 
-def as_arguments(write: str, call: str) -> str:
-    """A line to write, as the call has it where it takes it."""
-    if not PAIR.fullmatch(write):
+def as_argument(write: str, path: str, call: str) -> str:
+    """A line to write, as the call takes it; what it takes no argument for is for a config of one's own."""
+    pair, argument = PAIR.match(write), SPELLED[call].get(path)
+    if pair is None:
         return write
-    return PAIR.sub(lambda match: f"{SPELLED.get(call, {}).get(match[1], match[1])}={match[2]}", write)
+    if argument is None or pair[1] != path.rpartition(".")[2]:
+        return f"{write}, in a config of your own"
+    return f"{argument}={pair[2]}{write[pair.end() :]}"
 
 
 def _offload(
-    arguments: Arguments, section: str, switch: str, keys: Mapping[str, tuple[str, Any]]
+    arguments: Stated, section: str, switch: str, keys: Mapping[str, tuple[str, Any]]
 ) -> dict[str, Any]:  # fmt: skip
     """A section where its switch is on; what else the switch is, where other code decides it."""
     if not _is_on(arguments, switch, usual=False):
@@ -118,24 +135,25 @@ def _offload(
     return {section: {key: arguments.get(name, usual) for key, (name, usual) in keys.items()}}
 
 
-def _is_on(arguments: Arguments, name: str, *, usual: bool) -> bool:
+def _is_on(arguments: Stated, name: str, *, usual: bool) -> bool:
     value = arguments.get(name)
     if value is None:
         return usual
     return bool(value.value) if isinstance(value, ast.Constant) else True
 
 
-def _of_plugin(call: ast.Call, arguments: Arguments) -> ast.Dict:
-    """As accelerate 1.15 does, utils/dataclasses.py:DeepSpeedPlugin.__post_init__."""
+def _of_plugin(call: ast.Call, arguments: Stated) -> ast.Dict:
+    """The config of accelerate 1.15 (utils/dataclasses.py:DeepSpeedPlugin.__post_init__)."""
     zero: dict[str, Any] = {
         "stage": arguments.get("zero_stage", DEFAULT_STAGE),
         "stage3_gather_16bit_weights_on_model_save": arguments.get("zero3_save_16bit_model", False),
     }
     for section in ("offload_optimizer", "offload_param"):
         if f"{section}_device" in arguments:
-            path = arguments.get(f"{section}_nvme_path")
-            more = {} if path is None else {"nvme_path": path}
-            zero[section] = {"device": arguments[f"{section}_device"], **more}
+            device, path = arguments[f"{section}_device"], arguments.get(f"{section}_nvme_path")
+            is_nvme = isinstance(device, ast.Constant) and device.value == "nvme"
+            more = {"nvme_path": path or "none"} if is_nvme or path is not None else {}
+            zero[section] = {"device": device, **more}
     config = {
         "train_batch_size": AUTO, "train_micro_batch_size_per_gpu": AUTO,
         "gradient_accumulation_steps": arguments.get("gradient_accumulation_steps", AUTO),

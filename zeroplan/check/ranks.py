@@ -48,7 +48,7 @@ class Slurm(NamedTuple):
     per_node: int | None
     """GPUs of a node; None where the lines do not say."""
     nodes: int | None
-    """None where the lines do not say, or there are none."""
+    """Nodes of the job; None where the lines do not say, or there are none."""
     tasks: int | None
     """What srun starts: one a node where nothing else is said (Slurm's sbatch)."""
 

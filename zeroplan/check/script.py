@@ -8,6 +8,7 @@ from itertools import islice
 
 from zeroplan.catalog.trainers.example_configs import example_config
 from zeroplan.catalog.trainers.swift_configs import of_older, own_config
+from zeroplan.catalog.trainers.tools import AXOLOTL, LLAMA_FACTORY
 from zeroplan.catalog.trainers.trl_configs import own_launch
 from zeroplan.check.check import MOST, check, is_current, placed
 from zeroplan.check.document import Document, ValueNode
@@ -18,7 +19,8 @@ from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import DEEPSPEED, FILE, KIND, PRECISION, AccelerateConfig, is_launch
 from zeroplan.check.launcher import Launch, launches, within
 from zeroplan.check.named_config import Beside, CheckedFiles, Made, check_arguments, reached
-from zeroplan.check.rules.hosts import PROCESS_CHECKS as HOST_CHECKS
+from zeroplan.check.openrlhf import OpenRLHF
+from zeroplan.check.rules.hosts import HOST_CHECKS
 from zeroplan.check.rules.launch import beside_the_scripts_config
 from zeroplan.check.rules.processes import PROCESS_CHECKS, placeholders
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
@@ -29,6 +31,9 @@ from zeroplan.errors import SpecError
 
 SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --config_file that is there"
 
+NO_BATCH = "ZP203"
+"""Of a config whose batch defaults decide."""
+WRITTEN_VALUE = re.compile(r'"\w+": ([\w.]+)')
 NO_CONFIG = "a script that gives no DeepSpeed config to a training run"
 STARTS = re.compile(r"^[^#\n]*?(?<![\w.])(?:ba|z)?sh[ \t]+(?:-\w+[ \t]+)*([\w./-]+\.sh)\b", re.MULTILINE)
 """Another script that this one runs."""
@@ -78,7 +83,7 @@ def _started(
     hits = (hit for rule in rules for hit in rule(launch) if is_current(hit, setting))
     of_processes = [placed(document, hit) for hit in hits]
     checked = CheckedFiles(of_processes if launch.config is not None or word is None else [])
-    if launch.built is not None:
+    if launch.built is not None and word is None:
         checked.findings += _built(launch.built, replace(setting, gpus=setting.gpus or launch.gpus), made)
         checked.notes.append(f"the config that OpenRLHF makes of these options{_on(launch)}")
         return checked, ""
@@ -110,11 +115,22 @@ def _on(launch: Launch) -> str:
     return f", on {launch.gpus} GPU{'s' * (launch.gpus > 1)}" if launch.gpus else ""
 
 
-def _built(document: Document, setting: Setting, made: Made) -> list[Finding]:
-    """The findings of a config that stands nowhere, in the options that it is made of."""
+def _built(built: OpenRLHF, setting: Setting, made: Made) -> list[Finding]:
+    """The findings of a config that stands nowhere, at the options that it is made of."""
+    document = built.config()
     setting = replace(setting, reader=RAW, reader_is_known=True)
     findings = check(document, made(document, setting, None))
-    return [replace(one, edits=()) for one in findings if one.severity != ADVICE]
+    return [replace(one, edits=(), write=_as_option(one, built)) for one in findings
+            if one.severity != ADVICE and one.rule != NO_BATCH]  # fmt: skip
+
+
+def _as_option(finding: Finding, built: OpenRLHF) -> str:
+    """What to write on the line of a command in place of JSON."""
+    option = built.option(tuple(finding.path.split(".")))
+    value = WRITTEN_VALUE.fullmatch(finding.write)
+    if value is None or not option:
+        return "--bf16" if finding.write.startswith('"bf16"') else "delete the option"
+    return f"{option} {value[1]}"
 
 
 def _is_known(launch: Launch) -> bool:
@@ -143,7 +159,8 @@ def _of_package(text: str, launch: Launch) -> tuple[str, str] | None:
     """A file of `accelerate launch` of TRL's package, or a ds_config of another tool's."""
     if launch.named is launch.accelerate:
         return own_launch(text) if launch.launcher == "trl" else None
-    return example_config(text)
+    by_name = {"llamafactory-cli": LLAMA_FACTORY, "axolotl": AXOLOTL}.get(launch.launcher)
+    return example_config(text, by_name or (launch.arguments.tool if launch.arguments is not None else None))
 
 
 def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Beside, made: Made) -> CheckedFiles:

@@ -98,7 +98,9 @@ def _set(variables: Variables, words: Sequence[Word], here: Word | None) -> None
     """What a command that sets variables leaves known: of `read -r -d '' NAME <<EOF` the here-document."""
     name = words[0].text
     if name == "read" and here is not None and any(word.text == "-d" for word in words):
-        variables.values[words[-1].text or ""] = [here]
+        variables.forget(words[1:])
+        if words[-1].text:
+            variables.values[words[-1].text] = [here]
         return
     variables.forget(words[1:] if name in ("read", "unset", "mapfile", "readarray") else words[1:2])
 

@@ -88,7 +88,7 @@ def _named_file(arguments: Arguments, member: Member, beside: Beside) -> tuple[s
         line, column = document.place(member.node.start)
         what = f"deepspeed: {said(stated)}, which stands for what another file says"
         raise OtherKindError(f"{document.name}:{line}:{column}", what, "a ds_config.json")
-    file = _written(arguments, stated) or beside(str(stated)) or example_config(stated)
+    file = _written(arguments, stated) or beside(str(stated)) or example_config(stated, arguments.tool)
     if file is None:
         older = of_older(stated)
         raise SpecError(document.name, f"deepspeed {said(stated)}, which is not there{older}", "a ds_config.json")

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from zeroplan.specs.scope import Scope
 
 FORMATS = ("full", "concise", "json", "github", "sarif", "markdown", "junit")
+PACKAGES = {"transformers": "transformers", "accelerate": "accelerate", "swift": "ms-swift", "trl": "trl"}
+"""What a project may ask for beside DeepSpeed, by the field of the setting."""
 
 
 class CheckCommand(NamedTuple):
@@ -140,20 +142,15 @@ def _changes(newer: CheckedFiles, older: CheckedFiles, setting: Setting) -> Chec
 
 
 def _as_required(inputs: CheckInputs, path: str) -> tuple[CheckInputs, list[str]]:
-    """With the version of DeepSpeed that a file's project asks for, where no option says one; and where it does."""
+    """The inputs with the versions that a file's project asks for, where no option says one; and where it does."""
     if path == "-":
         return inputs, []
     from zeroplan.check.requirement import requirement_of
 
     setting = inputs.setting
-    if setting.transformers is None and (required := requirement_of(path, "transformers")) is not None:
-        setting = replace(setting, transformers=required.version)
-    if setting.accelerate is None and (required := requirement_of(path, "accelerate")) is not None:
-        setting = replace(setting, accelerate=required.version)
-    if (required := requirement_of(path, "ms-swift")) is not None:
-        setting = replace(setting, swift=required.version)
-    if (required := requirement_of(path, "trl")) is not None:
-        setting = replace(setting, trl=required.version)
+    for name, package in PACKAGES.items():
+        if getattr(setting, name) is None and (required := requirement_of(path, package)) is not None:
+            setting = replace(setting, **{name: required.version})  # type: ignore[arg-type]
     inputs = inputs._replace(setting=setting)
     if inputs.setting.version_is_stated:
         return inputs, []
@@ -223,7 +220,8 @@ def _inputs(command: CheckCommand) -> tuple[CheckInputs, CheckedFiles]:
         transformers=command.transformers, accelerate=command.accelerate,
     )  # fmt: skip
     if arguments is not None:
-        about = CheckedFiles(check_arguments(arguments, inputs.setting), {arguments.document.name: text})
+        own, _lines = _as_required(inputs, arguments.document.name)
+        about = CheckedFiles(check_arguments(arguments, own.setting), {arguments.document.name: text})
     return inputs, about
 
 

@@ -10,8 +10,9 @@ from typing import Any
 from zeroplan.deepspeed.keys import CURRENT, KEYS, OPEN_SECTIONS, STRICT_SECTIONS
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.deepspeed.keys.removed import REMOVED_KEYS
-from zeroplan.deepspeed.keys.table import KeyTable, number
+from zeroplan.deepspeed.keys.table import KeyTable
 from zeroplan.errors import ContradictionError, printable
+from zeroplan.releases import number
 
 PYDANTIC_2 = "0.15.0"
 """First version whose models are pydantic 2's."""

@@ -5,10 +5,11 @@ trainer_utils.py of each).
 from __future__ import annotations
 
 import json
-import re
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
+
+from zeroplan.releases import number
 
 
 class Span(NamedTuple):
@@ -22,15 +23,11 @@ class Span(NamedTuple):
     """What to write where there is no such word; {} stands for its value."""
 
     def is_in(self, release: str) -> bool:
-        return _number(self.since) <= _number(release) and not self.is_gone(release)
+        return number(self.since or "0") <= number(release) and not self.is_gone(release)
 
     def is_gone(self, release: str) -> bool:
         """Whether a release no longer has it."""
-        return bool(self.until) and _number(self.until) <= _number(release)
-
-
-def _number(release: str) -> tuple[int, ...]:
-    return tuple(int(digits) for digits in re.findall(r"\d+", release)[:3])
+        return bool(self.until) and number(self.until) <= number(release)
 
 
 NEWEST = "5.24.0"
@@ -61,7 +58,7 @@ ARGUMENTS: dict[str, Span] = {
         Span(until="5.0.0"),
     ),
     "adafactor": Span(until="5.0.0", write="optim: adafactor"),
-    "include_inputs_for_metrics": Span(until="5.0.0", write="include_for_metrics: [inputs]"),
+    "include_inputs_for_metrics": Span(until="5.0.0", write='include_for_metrics: ["inputs"]'),
     "no_cuda": Span(until="5.0.0", write="use_cpu: {}"),
     "per_gpu_eval_batch_size": Span(until="5.0.0", write="per_device_eval_batch_size: {}"),
     "per_gpu_train_batch_size": Span(until="5.0.0", write="per_device_train_batch_size: {}"),

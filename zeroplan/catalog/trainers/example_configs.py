@@ -42,7 +42,7 @@ def _of_axolotl(section: dict[str, Any], **top: Any) -> dict[str, Any]:
 
 
 def _mixed(section: dict[str, Any], **top: Any) -> dict[str, Any]:
-    """With bf16 and fp16 as the Trainer has them."""
+    """A config with bf16 and fp16 as the Trainer has them."""
     return _of_axolotl(section, **top, **BF16, fp16={**_fp16(32), "auto_cast": False})
 
 
@@ -81,12 +81,14 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
 CALLED = frozenset(f"{path} of {tool}" for path, (tool, _content) in EXAMPLES.items())
 
 
-def example_config(named: object) -> tuple[str, str] | None:
-    """What findings call such a config, and its text; None for any other name."""
+def example_config(named: object, by: str | None) -> tuple[str, str] | None:
+    """What findings call such a config, and its text; None for any other name, and where another tool than its own
+    reads the file that names it (`by`).
+    """
     path = named.removeprefix("./") if isinstance(named, str) else ""
-    if path not in EXAMPLES:
+    tool, content = EXAMPLES.get(path, ("", {}))
+    if tool != by:
         return None
-    tool, content = EXAMPLES[path]
     return f"{path} of {tool}", json.dumps(content, indent=4) + "\n"
 
 

@@ -41,7 +41,7 @@ RULES: tuple[tuple[frozenset[str], frozenset[str], str], ...] = (
     (frozenset({"model"}), frozenset({"peft_config", "dist_config", "model_class"}), LLAMA_FACTORY_1),
     (frozenset(), frozenset({"tuner_type", "train_type", "sft_type"}), SWIFT),
     (frozenset({"model"}), OF_SWIFT, SWIFT),
-    (frozenset({"model_type", "output_dir"}), frozenset({"dataset", "template_type", "model_id_or_path"}), SWIFT),
+    (frozenset({"model_type"}), frozenset({"template_type", "model_id_or_path"}), SWIFT),
     (frozenset(), frozenset({"use_lora", "use_qlora"}), OPEN_INSTRUCT),
     (frozenset({"model_name_or_path"}), OF_LLAMA_FACTORY, LLAMA_FACTORY),
     (frozenset(), frozenset({"finetuning_type"}), LLAMA_FACTORY),

@@ -13,7 +13,6 @@ from zeroplan.check.rules.names import FP16, STAGE_2, STAGE_3
 from zeroplan.check.rules.values import BF16
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys import KEYS
-from zeroplan.deepspeed.keys.table import number
 from zeroplan.deepspeed.refusals import REFUSALS, Refusal
 from zeroplan.deepspeed.refusals_older import REFUSALS as OLDER_REFUSALS
 from zeroplan.deepspeed.refusals_older import RULE as OLDER
@@ -22,6 +21,7 @@ from zeroplan.deepspeed.refusals_precision import REFUSALS as PRECISION_REFUSALS
 from zeroplan.deepspeed.refusals_zenflow import REFUSALS as ZENFLOW_REFUSALS
 from zeroplan.deepspeed.versions import is_within
 from zeroplan.errors import ZeroplanError
+from zeroplan.releases import number
 
 ALL = (*REFUSALS, *PRECISION_REFUSALS, *OPTIMIZER_REFUSALS, *ZENFLOW_REFUSALS, *OLDER_REFUSALS)
 TABLE = tuple(row for row in ALL if row.rule)

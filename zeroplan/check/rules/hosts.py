@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from zeroplan.catalog.hostfile import slots_by_host
 from zeroplan.check.finding import ERROR, WARNING, Hit, named
-from zeroplan.check.launch import PROCESSES, AccelerateConfig
+from zeroplan.check.launch import ALONE, PROCESSES, AccelerateConfig
 from zeroplan.check.rule import Example, Rule, launching
 from zeroplan.check.shell_output import is_number
 from zeroplan.errors import SpecError
@@ -47,12 +47,12 @@ def more_than_slots(launch: Launch) -> Iterator[Hit]:
         return
     if any(name in launch.options for name in FILTERS):
         return
-    with suppress(SpecError):
-        host, slots = min(slots_by_host(*launch.hosts).items(), key=lambda one: one[1])
-        if int(per_host) > slots:
-            has = f"{named(host)} has {slots} slot{'s' * (slots != 1)}"
-            what = f"--num_gpus {per_host} is for each host, and {has}: ranks without a GPU"
-            yield Hit("ZP839", (), what, f"--num_gpus {slots}", offset=launch.start)
+    nodes = launch.options.get("num_nodes", "")
+    if nodes is None or (fewest := _least_slots(launch.hosts, int(nodes) if is_number(nodes) else None)) is None:
+        return
+    if int(per_host) > fewest.slots:
+        what = f"--num_gpus {per_host} is for each host, and {fewest.said}: ranks without a GPU"
+        yield Hit("ZP839", (), what, f"--num_gpus {fewest.slots}", offset=launch.start)
 
 
 def of_one_node(launch: Launch) -> Iterator[Hit]:
@@ -60,14 +60,13 @@ def of_one_node(launch: Launch) -> Iterator[Hit]:
     option = MACHINES.get(launch.launcher)
     if option is None or launch.is_below or (launch.nodes or 1) < 2:
         return
-    stated = launch.options.get(option, "1")
-    if stated not in ("1", "1:1"):
+    if launch.options.get(option, "1") not in ("1", "1:1", None, ""):
         what = f"{launch.launcher} without srun runs on the first of {launch.nodes} nodes alone"
         yield Hit("ZP840", (), f"{what}, and waits for the others", "srun --ntasks-per-node=1 in front of it",
                   offset=launch.start)  # fmt: skip
 
 
-def machines(launch: AccelerateConfig, hostfile: tuple[str, str] | None) -> Iterator[Hit]:
+def ranks_of_machines(launch: AccelerateConfig, hostfile: tuple[str, str] | None) -> Iterator[Hit]:
     """Accelerate starts num_processes // num_machines on each, by `deepspeed` on those of a hostfile."""
     processes, count = launch.stated_processes, launch.machines
     if not launch.is_deepspeed or processes is None or count == 1 or not launch.reaches_others:
@@ -77,15 +76,32 @@ def machines(launch: AccelerateConfig, hostfile: tuple[str, str] | None) -> Iter
     if processes % count:
         yield Hit("ZP839", (PROCESSES,), f"{on_each}, {each * count} together", f"{PROCESSES}: {each * count or count}",
                   WARNING if each else "")  # fmt: skip
-    if hostfile is None or any(f"deepspeed_{name}ion_filter" in launch.fields for name in ("inclus", "exclus")):
-        return
+    is_given = launch.fields.get("deepspeed_multinode_launcher") not in ALONE  # which are started without a hostfile
+    is_filtered = any(f"deepspeed_{name}ion_filter" in launch.fields for name in ("inclus", "exclus"))
+    fewest = _least_slots(hostfile, count) if hostfile is not None and is_given and not is_filtered else None
+    if fewest is not None and each > fewest.slots:
+        yield Hit("ZP839", (PROCESSES,), f"{on_each}, and {fewest.said}", f"{PROCESSES}: {fewest.slots * count}")
+
+
+class _Slots(NamedTuple):
+    """The host with the fewest."""
+
+    host: str
+    slots: int
+
+    @property
+    def said(self) -> str:
+        return f"{named(self.host)} has {self.slots} slot{'s' * (self.slots != 1)}"
+
+
+def _least_slots(hostfile: tuple[str, str], nodes: int | None) -> _Slots | None:
+    """Of the first hosts of a file, or all; None for a file that DeepSpeed refuses."""
     with suppress(SpecError):
-        host, slots = min(slots_by_host(*hostfile).items(), key=lambda one: one[1])
-        if each > slots:
-            has = f"{named(host)} has {slots} slot{'s' * (slots != 1)}"
-            yield Hit("ZP839", (PROCESSES,), f"{on_each}, and {has}", f"{PROCESSES}: {slots * count}")
+        several = list(slots_by_host(*hostfile).items())[:nodes]
+        return min((_Slots(*one) for one in several), key=lambda one: one.slots, default=None)
+    return None
 
 
-PROCESS_CHECKS = (more_than_slots, of_one_node)
+HOST_CHECKS = (more_than_slots, of_one_node)
 CHECKS = ()
 """None that asks a ds_config."""

@@ -9,8 +9,8 @@ from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
 from zeroplan.check.rule import ISSUE, Rule, example
 from zeroplan.check.rules.names import FP16, STAGE_2, STAGE_3
 from zeroplan.check.subject import Subject
-from zeroplan.deepspeed.keys.table import number
 from zeroplan.errors import ContradictionError
+from zeroplan.releases import number
 from zeroplan.units import count, gib
 
 if TYPE_CHECKING:

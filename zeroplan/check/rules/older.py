@@ -10,8 +10,8 @@ from zeroplan.check.rule import ISSUE, Rule, arguing, example
 from zeroplan.check.rules.names import STAGE_3
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER
 from zeroplan.check.subject import Subject
-from zeroplan.deepspeed.keys.table import number
 from zeroplan.errors import SpecError
+from zeroplan.releases import number
 
 ZERO = "zero_optimization"
 WRAPPERS = (TRAINER, ACCELERATE, LIGHTNING)

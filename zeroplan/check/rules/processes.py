@@ -10,6 +10,7 @@ from zeroplan.catalog.trainers.tools import LLAMA_FACTORY
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named
 from zeroplan.check.ranks import FORCE_TORCHRUN, NNODES, NPROC_PER_NODE, USE_RAY, VISIBLE, is_forced, visible
 from zeroplan.check.rule import Example, Rule
+from zeroplan.check.shell_words import raw_commands
 
 if TYPE_CHECKING:
     from zeroplan.check.launcher import Launch
@@ -22,7 +23,7 @@ PLACEHOLDER = re.compile(
     re.MULTILINE,
 )
 """Behind a variable, or behind an option at the end of a line."""
-NOT_TRAINING = ("api", "chat", "eval", "export", "webchat")
+OTHER_COMMANDS = ("api", "chat", "eval", "export", "webchat")
 """Commands of LLaMA-Factory that take a file."""
 TRAINS = (
     "model_name_or_path: x\nfinetuning_type: full\noutput_dir: o\nbf16: true\ndeepspeed: {bf16: {enabled: auto}, "
@@ -133,9 +134,9 @@ def behind_local_rank(launch: Launch) -> Iterator[Hit]:
     if not launch.is_first or launch.launcher != "deepspeed" or "no_local_rank" in launch.options:
         return
     by_llama_factory = launch.arguments is not None and launch.arguments.tool == LLAMA_FACTORY
-    whose = "LLaMA-Factory does" if by_llama_factory else "a script does that looks for it at its first argument"
+    whose = "LLaMA-Factory" if by_llama_factory else "a script that looks for a file at its first argument"
     file = named(launch.named.text) if launch.named is not None and launch.named.text else "the file"
-    what = f"deepspeed puts --local_rank before {file}, and {whose} not read it"
+    what = f"deepspeed puts --local_rank before {file}, and {whose} does not read it"
     write = "llamafactory-cli train with it, or deepspeed --no_local_rank"
     yield Hit("ZP837", (), what, write if by_llama_factory else "deepspeed --no_local_rank",
               ERROR if by_llama_factory else WARNING, offset=launch.start)  # fmt: skip
@@ -143,15 +144,20 @@ def behind_local_rank(launch: Launch) -> Iterator[Hit]:
 
 def trains_nothing(launch: Launch) -> Iterator[Hit]:
     """Its other commands take no TrainingArguments (llamafactory 0.9.5 hparams/parser.py: _INFER_ARGS)."""
-    if launch.launcher == "llamafactory-cli" and launch.command in NOT_TRAINING and launch.training is not None:
+    if launch.launcher == "llamafactory-cli" and launch.command in OTHER_COMMANDS and launch.training is not None:
         what = f"llamafactory-cli {launch.command} stops at arguments of training, as deepspeed is one"
         yield Hit("ZP838", (), what, "llamafactory-cli train, or a file of inference", offset=launch.start)
 
 
 def placeholders(text: str) -> Iterator[Hit]:
     """What a writer left for others to fill in: the shell reads from a file of that name, and writes to the next."""
-    for match in PLACEHOLDER.finditer(text):
+    matches = list(PLACEHOLDER.finditer(text))
+    raws = [raw for several in raw_commands(text) for raw in several] if matches else []
+    texts = [(raw.start, raw.end) for raw in raws if raw.is_here or "\n" in text[raw.start : raw.end]]
+    for match in matches:
         group = match.lastgroup or ""
+        if any(start <= match.start(group) < end for start, end in texts):
+            continue  # in a here-document, or a text of several lines
         what = f"<{named(match[group])}> is to be replaced: the shell takes it for a file to read from, and stops"
         yield Hit("ZP841", (), what, "what it stands for", offset=match.start(group) - 1)
 

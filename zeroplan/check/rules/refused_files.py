@@ -10,7 +10,7 @@ from zeroplan.check.arguments import SWITCHES, Arguments
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.finding import number as figure
 from zeroplan.check.rule import Example, Rule
-from zeroplan.deepspeed.keys.table import number
+from zeroplan.releases import number
 
 FSDP = "fsdp"
 OPTIMIZER = "optimizer"
@@ -29,7 +29,8 @@ BESIDE = 'output_dir: o\nper_device_train_batch_size: 1\nbf16: true\ndeepspeed: 
 GROUP, LEAST = "num_generations", 2
 """Answers to one prompt in GRPO, which compares them, and how many it needs."""
 USUAL_GROUP = 8
-OF_GRPO = ("max_completion_length", "use_vllm", "reward_funcs", "reward_weights", "scale_rewards", "num_iterations")
+OF_GRPO = ("scale_rewards", "vllm_device", "importance_sampling_level")
+GROUPED_SINCE = "0.15.0"
 GROUPS = "model_name_or_path: x/y\ndataset_name: d\n" + BESIDE + "num_generations: %s\n"
 
 RENAMES = "4.0.0"
@@ -71,7 +72,7 @@ def both_halves(arguments: Arguments) -> Iterator[Hit]:
 
 def best_model(arguments: Arguments) -> Iterator[Hit]:
     """The best model is looked for where both an evaluation and a checkpoint are."""
-    evaluates = next((stated for name in EVALUATES if (stated := arguments.stated(name)) is not None), "no")
+    evaluates = _evaluates(arguments)
     saves = arguments.stated("save_strategy") or "steps"
     texts = isinstance(evaluates, str) and isinstance(saves, str) and arguments.tool in OF_TRAINER
     if texts and arguments.stated("load_best_model_at_end") is True and saves not in (evaluates, "best"):
@@ -80,6 +81,11 @@ def best_model(arguments: Arguments) -> Iterator[Hit]:
                   f"eval_strategy: {named(saves)}")  # fmt: skip
     elif texts and arguments.stated("load_best_model_at_end") is True and evaluates == saves == "steps":
         yield from _best_of_steps(arguments)
+
+
+def _evaluates(arguments: Arguments) -> object:
+    """The strategy of evaluation, under the older name too."""
+    return next((stated for name in EVALUATES if (stated := arguments.stated(name)) is not None), "no")
 
 
 def _best_of_steps(arguments: Arguments) -> Iterator[Hit]:
@@ -109,23 +115,27 @@ def _steps(stated: object, usual: float) -> float | None:
 
 def steps_of_zero(arguments: Arguments) -> Iterator[Hit]:
     """Evaluation by steps takes logging_steps where eval_steps is absent or 0."""
-    strategy = arguments.stated("logging_strategy") or "steps"
-    if arguments.tool in OF_TRAINER and strategy == "steps" and arguments.stated("logging_steps") == 0:
+    strategy, steps = arguments.stated("logging_strategy") or "steps", arguments.stated("logging_steps")
+    if arguments.tool in OF_TRAINER and strategy == "steps" and type(steps) is int and steps == 0:
         what = f"logging_steps 0 with logging_strategy {said(strategy)}: {_whose(arguments)} stops"
         yield Hit("ZP822", ("logging_steps",), what, 'logging_strategy: "no"')
 
 
 def plateau(arguments: Arguments) -> Iterator[Hit]:
-    evaluates = next((stated for name in EVALUATES if (stated := arguments.stated(name)) is not None), "no")
+    evaluates = _evaluates(arguments)
     schedule = arguments.stated("lr_scheduler_type")
     if arguments.tool in OF_TRAINER and schedule in BY_LOSS and evaluates in ("no", False):
         what = f"lr_scheduler_type {said(schedule)} without an eval_strategy: {_whose(arguments)} stops"
         yield Hit("ZP822", ("lr_scheduler_type",), what, "eval_strategy: epoch")
 
 
-def groups_of_answers(arguments: Arguments, gpus: int | None) -> Iterator[Hit]:
-    """A generation holds whole groups of answers to the same prompt, on all ranks together."""
+def groups_of_answers(arguments: Arguments, gpus: int | None, release: str | None) -> Iterator[Hit]:
+    """A generation holds whole groups of answers to the same prompt, on all ranks together. `release`: the TRL that the
+    project asks for.
+    """
     group = arguments.stated(GROUP) or (USUAL_GROUP if _is_grpo(arguments) else None)
+    if release is not None and number(release) < number(GROUPED_SINCE):
+        return
     if not isinstance(group, int) or isinstance(group, bool) or group < 1:
         return
     severity = ERROR if arguments.tool == TRL and arguments.job is None else WARNING  # another may group otherwise
@@ -147,9 +157,8 @@ def groups_of_answers(arguments: Arguments, gpus: int | None) -> Iterator[Hit]:
 
 
 def _is_grpo(arguments: Arguments) -> bool:
-    """Whether it is a file of GRPO's, by what no other trainer of TRL has together."""
-    stated = [name for name in OF_GRPO if arguments.stated(name) is not None]
-    return "max_completion_length" in stated and len(stated) > 1
+    """Whether it is a file of GRPO's, by what no other trainer of TRL has."""
+    return any(arguments.stated(name) is not None for name in OF_GRPO)
 
 
 def axolotls_own(arguments: Arguments) -> Iterator[Hit]:
@@ -169,9 +178,11 @@ def swifts_own(arguments: Arguments) -> Iterator[Hit]:
     if arguments.tool == SWIFT and arguments.stated(key) and str(arguments.stated("deepspeed")).startswith("zero3"):
         yield Hit("ZP822", (key,), f"{key} with the config zero3: DeepSpeed refuses what ms-swift makes of both",
                   "deepspeed: zero2")  # fmt: skip
-    if arguments.tool == SWIFT and arguments.stated(OPTIMIZER) == "muon" and arguments.stated("deepspeed") != "zero0":
+    named_config = str(arguments.stated("deepspeed") or "")
+    if arguments.tool == SWIFT and arguments.stated(OPTIMIZER) == "muon" and named_config != "zero0":
+        is_zero = named_config.startswith("zero") and not named_config.endswith(".json")
         yield Hit("ZP822", (OPTIMIZER,), "ms-swift's Muon keeps what it knows by parameter, and ZeRO gives it others: "
-                  "the first step stops", "optim: adamw_torch")  # fmt: skip
+                  "the first step stops", f"delete {OPTIMIZER}", "" if is_zero else WARNING)  # fmt: skip
 
 
 def older_names(arguments: Arguments, release: str | None) -> Iterator[Hit]:
@@ -180,8 +191,9 @@ def older_names(arguments: Arguments, release: str | None) -> Iterator[Hit]:
         return
     for old, new in OLDER.items():
         if arguments.stated(old) is not None:
-            yield Hit("ZP831", (old,), f"{old} is {new} since ms-swift 4.0, which stops at the older name",
-                      f"{new}: {named(str(arguments.stated(old)))}", WARNING if release is None else ERROR)  # fmt: skip
+            what = f"{old} is {new} since ms-swift 4.0, which stops at the older name"
+            write = f"{new}: {named(str(arguments.stated(old))) or '...'}"
+            yield Hit("ZP831", (old,), what, write, WARNING if release is None else ERROR)
 
 
 def _whose(arguments: Arguments) -> str:

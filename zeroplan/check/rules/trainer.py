@@ -16,8 +16,8 @@ from zeroplan.check.rule import ISSUE, Example, Rule, arguing, example
 from zeroplan.check.rules.names import STAGE_2, STAGE_3
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER
 from zeroplan.check.subject import Subject
-from zeroplan.deepspeed.keys.table import number
 from zeroplan.deepspeed.values import AUTO
+from zeroplan.releases import number
 
 LINK = "https://huggingface.co/docs/transformers/deepspeed"
 FILL = "transformers: integrations/deepspeed.py:fill_match"

@@ -18,13 +18,12 @@ from zeroplan.catalog.trainers.argument_history import (
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, TRAINER, TRL
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
+from zeroplan.check.interpolated import is_interpolated
 from zeroplan.check.rule import Example, Rule
 
 NEWEST_OF = {TRAINER: NEWEST, TRL: NEWEST, LLAMA_FACTORY: "5.6.0"}
 """The newest transformers that each tool's own newest release takes: of LLaMA-Factory 0.9.5, TRL 1.16."""
-NEWEST_TRL = "1.16.0"
-ITS_OWN = {LLAMA_FACTORY: ("overwrite_output_dir",)}
-"""Arguments that a tool has itself."""
+NEWEST_TRL, NEWEST_LLAMA_FACTORY = "1.16.0", "0.9.5"
 VALUES: dict[str, Mapping[str, Span]] = {"optim": OPTIMIZERS, "lr_scheduler_type": SCHEDULES}
 PYTHON = ".py"
 NEAR = 0.8
@@ -58,44 +57,47 @@ def arguments_of_the_release(
         return
     release = stated or NEWEST_OF[tool]
     is_sure = stated is not None and (tool == TRL or arguments.document.name.endswith(PYTHON))
-    for name in arguments.document.config:
-        span = ARGUMENTS.get(name)
-        if span is None or name in ITS_OWN.get(tool, ()) or span.is_in(release):
-            continue
-        write = span.write.format(named(str(arguments.stated(name)))) or "delete it"
-        yield Hit("ZP833", (name,), f"{name} {_when(span, release)}", write, ERROR if is_sure else WARNING)
+    own = llama_factory() if tool == LLAMA_FACTORY else {}
+    of_trainer = {name: span for name, span in ARGUMENTS.items() if name not in own}
+    yield from _unknown(arguments, of_trainer, ("transformers", release), ERROR if is_sure else WARNING)
     if tool == LLAMA_FACTORY and arguments.job is None:
-        yield from _of_llama_factory(arguments)
+        yield from _unknown(arguments, own, ("LLaMA-Factory", NEWEST_LLAMA_FACTORY), WARNING)
+        yield from _of_no_release(arguments, own)
     if tool == TRL:
-        yield from _of_trl(arguments, stated_trl)
+        of_trl = {name: span for name, span in trl().items() if name not in trainer()}
+        severity = WARNING if stated_trl is None else ERROR
+        yield from _unknown(arguments, of_trl, ("trl", stated_trl or NEWEST_TRL), severity)
     for name, known in VALUES.items():
         yield from _value(arguments, name, known, release, is_stated=stated is not None)
 
 
-def _of_trl(arguments: Arguments, stated: str | None) -> Iterator[Hit]:
-    """Its parser stops at keys that it does not know; those of a project's own classes are no one else's to judge."""
-    release, known = stated or NEWEST_TRL, trl()
+def _unknown(
+    arguments: Arguments, known: Mapping[str, Span], package: tuple[str, str], severity: str
+) -> Iterator[Hit]:  # fmt: skip
+    """Arguments that other releases of a package have; `package`: its name and release."""
     for name in arguments.document.config:
-        if name not in known or name in trainer() or known[name].is_in(release):
-            continue
-        write = known[name].write.format(named(str(arguments.stated(name)))) or "delete it"
-        when = _when(known[name], release, "trl ")
-        yield Hit("ZP833", (name,), f"{name} {when}", write, WARNING if stated is None else ERROR)
+        if name in known and not known[name].is_in(package[1]):
+            write = _line(arguments.document.config[name], known[name].write)
+            yield Hit("ZP833", (name,), f"{name} {_when(known[name], *package)}", write, severity)
 
 
-def _of_llama_factory(arguments: Arguments) -> Iterator[Hit]:
-    """It stops at keys that it does not know (0.9.5 hparams/parser.py:_parse_args); a fork may know its own."""
-    known = llama_factory()
+def _line(value: object, template: str) -> str:
+    """What to write in place of an argument; a switch that is off has no other name to go on under."""
+    is_off = value in (None, False) and "{}" not in template
+    if not template or value is None or is_off or isinstance(value, dict | list) or is_interpolated(value):
+        return "delete it"
+    return template.format(said(value))
+
+
+def _of_no_release(arguments: Arguments, own: Mapping[str, Span]) -> Iterator[Hit]:
+    """Keys at which LLaMA-Factory stops (0.9.5 hparams/parser.py:_parse_args); a fork may know its own."""
+    known = {*own, *trainer()}
+    others = sorted(known - arguments.document.config.keys())
     for name in arguments.document.config:
-        if name in trainer() or (name in known and not known[name].until):
-            continue
-        if name in known:
-            what = f"{name} is gone since LLaMA-Factory {known[name].until}, which stops at it"
-        else:
+        if name not in known:
+            near = difflib.get_close_matches(name, others, n=1, cutoff=NEAR)
             what = f"{named(name)} is no argument of LLaMA-Factory's, which stops at it"
-        others = sorted({*known, *trainer()} - arguments.document.config.keys())
-        near = [] if name in known else difflib.get_close_matches(name, others, n=1, cutoff=NEAR)
-        yield Hit("ZP833", (name,), what, f"{near[0]}: ..." if near else "delete it")
+            yield Hit("ZP833", (name,), what, f"{near[0]}: ..." if near else "delete it")
 
 
 def _value(
@@ -104,11 +106,11 @@ def _value(
     value = arguments.stated(name)
     if not isinstance(value, str) or (value in known and known[value].is_in(release)):
         return
-    near = difflib.get_close_matches(value, [one for one in known if known[one].is_in(release)], n=1)
+    near = difflib.get_close_matches(value.lower(), [one for one in known if known[one].is_in(release)], n=1)
     if value in known:
-        write = known[value].write or f"{name}: {near[0]}" if near else "another"
-        severity = ERROR if is_stated else WARNING
-        yield Hit("ZP834", (name,), f"{name} {said(value)} {_when(known[value], release)}", write, severity)
+        write = known[value].write or (f"{name}: {near[0]}" if near else "another")
+        when = _when(known[value], "transformers", release)
+        yield Hit("ZP834", (name,), f"{name} {said(value)} {when}", write, ERROR if is_stated else WARNING)
         return
     by_script = arguments.job is not None  # whose own parser is not known
     what = f"{name} {said(value)} is none that transformers knows, and the Trainer stops"
@@ -116,10 +118,10 @@ def _value(
     yield Hit("ZP834", (name,), what, write, WARNING if by_script else ERROR)
 
 
-def _when(span: Span, release: str, package: str = "transformers ") -> str:
+def _when(span: Span, package: str, release: str) -> str:
     if span.is_gone(release):
-        return f"is gone since {package}{_short(span.until)}, which stops at it"
-    return f"came with {package}{_short(span.since)}: {release} stops at it"
+        return f"is gone since {package} {_short(span.until)}, which stops at it"
+    return f"came with {package} {_short(span.since)}: {release} stops at it"
 
 
 def _short(release: str) -> str:

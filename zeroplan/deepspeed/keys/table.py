@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache, cached_property
+from functools import cached_property
 
 from zeroplan.deepspeed.keys.key import Key
-
-
-@cache
-def number(version: str) -> tuple[int, ...]:
-    """What versions are ordered by."""
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
+from zeroplan.releases import number
 
 
 class KeyTable:
