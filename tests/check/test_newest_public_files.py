@@ -270,3 +270,28 @@ def test_lines_to_write_for_openrlhf(check_files):
     assert "write: --train_batch_size 256" in check_files({"run.sh": f"{line} --train_batch_size 250 --bf16\n"}, *CONCISE).out
     other = "deepspeed --num_gpus 8 my/train_sft.py --zero_stage 3 --train_batch_size 128"
     assert check_files({"run.sh": f"{other}\n"}, *CONCISE).code == 2
+
+
+def test_line_ends_of_windows(check_files):
+    """Run: bash, can't open file '\\r', and --deepspeed: command not found."""
+    text = "deepspeed --num_gpus 2 t.py \\\n  --deepspeed ds.json\n"
+    assert "ZP842" not in check_files({"run.sh": text, "ds.json": CONFIG}).out
+    assert "error ZP842" in check_files({"run.sh": text.replace("\n", "\r\n"), "ds.json": CONFIG}, *CONCISE).out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "p.add_argument('--deepspeed_config', type=str, default='ds.json')\ne, *_ = deepspeed.initialize(args=args, model=m)\n",
+        "p.add_argument('--config', default='ds.json')\ne, *_ = deepspeed.initialize(model=m, config=args.config)\n",
+        "a = TrainingArguments('o', bf16=True, deepspeed='ds.json' if args.deepspeed else None)\n",
+    ],
+)
+def test_a_config_that_a_default_names(check_files, text):
+    ran = check_files({"a.py": text, "ds.json": '{"train_batch_size": 1, "zero_optimization": {"stage": 7}}'}, *CONCISE)
+    assert "error ZP401: 7 here" in ran.out
+
+
+def test_gpt_neox_by_its_own_keys(check_files):
+    ran = check_files({"a.yml": "zero_optimization: {stage: 1}\nfp16: {fp16: true, enabled: true}\ncheckpoint_factor: 1000\n"})
+    assert "found a file of GPT-NeoX" in ran.err

@@ -53,7 +53,9 @@ def config_calls(tree: ast.Module) -> list[ConfigCall]:
 def _config_calls(call: ast.Call) -> Iterator[ConfigCall]:
     name = getattr(call.func, "attr", getattr(call.func, "id", ""))
     if name == "initialize" and getattr(getattr(call.func, "value", None), "id", "") == "deepspeed":
-        yield from (ConfigCall(DEEPSPEED, value, call) for value in _named(call, INITIALIZE))
+        stated = list(_named(call, INITIALIZE))
+        of_args = [] if stated else [_of_args(value) for value in _named(call, ("args",))]
+        yield from (ConfigCall(DEEPSPEED, value, call) for value in (*stated, *of_args))
     elif ARGUMENTS.fullmatch(name) or OF_TRL.fullmatch(name):
         tool = TRL if OF_TRL.fullmatch(name) else ""
         yield from (ConfigCall(TRAINER, value, call, tool) for value in _named(call, ("deepspeed",)))
@@ -64,6 +66,11 @@ def _config_calls(call: ast.Call) -> Iterator[ConfigCall]:
     if (built := built_config(call, name)) is not None:
         by, reader = (PLUGIN, ACCELERATE) if name == PLUGIN else (STRATEGY, LIGHTNING)
         yield ConfigCall(reader, built, call, built_by=by)
+
+
+def _of_args(args: ast.expr) -> ast.expr:
+    """What deepspeed.initialize reads where it is given no config (__init__.py)."""
+    return ast.copy_location(ast.Attribute(args, "deepspeed_config", ast.Load()), args)
 
 
 def _named(call: ast.Call, names: tuple[str, ...]) -> Iterator[ast.expr]:

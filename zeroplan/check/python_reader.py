@@ -25,6 +25,7 @@ WORDS = (
     "zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", STRATEGY, PLUGIN, "deepspeed_stage_",
 )  # fmt: skip
 """One of them is in every file that holds a config."""
+FILES = (".json", ".hjson")
 CHANGING = ("update", "setdefault", "pop", "clear")
 LARGEST_POWER, DEEPEST = 64, 6
 ENDS = re.compile(r"(\r\n|\r|\n)")
@@ -86,7 +87,7 @@ def python_configs(name: str, text: str) -> PythonConfigs:
     except (RecursionError, MemoryError, ValueError) as error:
         raise SpecError(name, "text that is not Python", "Python") from error
     changed, parts = _changed(tree), _parts(tree)
-    reader = _Reader(name, text, _constants(tree, changed))
+    reader = _Reader(name, text, _constants(tree, changed), _defaults(tree))
     calls = config_calls(tree)
     taken = Counter((call.reader, ast.dump(call.value)) for call in calls)
     uses = [(call, reader.use(call, alone=taken[call.reader, ast.dump(call.value)] == 1)) for call in calls]
@@ -119,6 +120,19 @@ def _constants(tree: ast.Module, changed: Container[str]) -> dict[str, ast.expr]
             if isinstance(node.value, ast.Constant | ast.UnaryOp | ast.BinOp) or _pairs(node.value) is not None:
                 values[target.id] = node.value
     return values
+
+
+def _defaults(tree: ast.Module) -> dict[str, str]:
+    """The defaults of a command line's arguments that name a file: add_argument("--deepspeed_config", default=...)."""
+    defaults: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "add_argument" or not node.args:
+            continue
+        option, default = node.args[0], next((one.value for one in node.keywords if one.arg == "default"), None)
+        values = [getattr(one, "value", None) for one in (option, default)]
+        if all(isinstance(value, str) for value in values) and str(values[1]).lower().endswith(FILES):
+            defaults[str(values[0]).lstrip("-").replace("-", "_")] = str(values[1])
+    return defaults
 
 
 def _changed(tree: ast.Module) -> dict[str, list[tuple[int, str]]]:
@@ -191,8 +205,10 @@ def _is_share(node: ast.expr) -> bool:
 class _Reader:
     """Nodes of the tree of a config, built from those of Python's."""
 
-    def __init__(self, name: str, text: str, constants: dict[str, ast.expr]) -> None:
-        self.name, self.text, self.constants = name, text, constants
+    def __init__(
+        self, name: str, text: str, constants: dict[str, ast.expr], defaults: dict[str, str]
+    ) -> None:  # fmt: skip
+        self.name, self.text, self.constants, self.defaults = name, text, constants, defaults
         parts = ENDS.split(text)
         self.lines = parts[::2]
         self.starts = [0]
@@ -213,7 +229,13 @@ class _Reader:
         return own and is_config(sections) and 2 * len(ours) > len(names)
 
     def text_of(self, node: ast.expr) -> str:
-        """A text that stands there, or that a name of the module stands for; "" for anything else."""
+        """A text that stands there, or that a name of the module or the default of an argument stands for, and the one
+        of a condition that has no other; "" for anything else.
+        """
+        if isinstance(node, ast.IfExp) and isinstance(node.orelse, ast.Constant) and node.orelse.value is None:
+            return self.text_of(node.body)
+        if isinstance(node, ast.Attribute):
+            return self.defaults.get(node.attr, "")
         try:
             value = self._scalar(node)
         except NOT_WORKED_OUT:

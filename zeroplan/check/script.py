@@ -22,7 +22,7 @@ from zeroplan.check.named_config import Beside, CheckedFiles, Made, check_argume
 from zeroplan.check.openrlhf import OpenRLHF
 from zeroplan.check.rules.hosts import HOST_CHECKS
 from zeroplan.check.rules.launch import beside_the_scripts_config
-from zeroplan.check.rules.processes import PROCESS_CHECKS, placeholders
+from zeroplan.check.rules.processes import PROCESS_CHECKS, line_ends, placeholders
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
 from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.check.shell_variables import Word
@@ -60,7 +60,8 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
         checked.notes += [f"{name}:{launch.line}: {note}" for note in inner.notes]
         left_out += [(f"{name}:{launch.line}", why)] if why else []
     if len(checked.texts) > 1 or checked.notes:
-        checked.findings += [placed(document, hit) for hit in islice(placeholders(text), MOST)]
+        hits = (hit for rule in (line_ends, placeholders) for hit in islice(rule(text), MOST))
+        checked.findings += [placed(document, hit) for hit in hits]
     if len(checked.texts) == 1 and not checked.notes and not any(one.severity == ERROR for one in checked.findings):
         if others and not left_out:
             raise others[0]

@@ -74,6 +74,12 @@ RULES: tuple[Rule, ...] = (
         "https://www.gnu.org/software/bash/manual/html_node/Redirections.html",
     ),
     Rule(
+        "ZP842", ERROR, "Line ends of Windows in a script", "run in bash 5: command not found",
+        Example("deepspeed train.py --deepspeed ds.json \\\r\n  --lr 1e-5\r\n", file="run.sh"),
+        Example("deepspeed train.py --deepspeed ds.json \\\n  --lr 1e-5\n", file="run.sh"),
+        "https://www.gnu.org/software/bash/manual/html_node/Shell-Syntax.html",
+    ),
+    Rule(
         "ZP828", WARNING, "A command that ends before its options do", "run in bash 5: they are a command of their own",
         Example("deepspeed train.py --deepspeed ds.json \\\n  # --bf16 \\\n  --lr 1e-5\n", file="run.sh"),
         Example("deepspeed train.py --deepspeed ds.json \\\n  --lr 1e-5\n", file="run.sh"),
@@ -147,6 +153,14 @@ def trains_nothing(launch: Launch) -> Iterator[Hit]:
     if launch.launcher == "llamafactory-cli" and launch.command in OTHER_COMMANDS and launch.training is not None:
         what = f"llamafactory-cli {launch.command} stops at arguments of training, as deepspeed is one"
         yield Hit("ZP838", (), what, "llamafactory-cli train, or a file of inference", offset=launch.start)
+
+
+def line_ends(text: str) -> Iterator[Hit]:
+    """The carriage return is a part of the last word of each line, and behind a backslash ends the command."""
+    at = text.find("\r\n")
+    if at >= 0:
+        what = "line ends of Windows: the shell takes the carriage return for a part of the word before it"
+        yield Hit("ZP842", (), what, "line ends of Unix (dos2unix, or sed -i 's/\\r$//')", offset=max(0, at - 1))
 
 
 def placeholders(text: str) -> Iterator[Hit]:
