@@ -175,7 +175,7 @@ def _nearest(total: Any, unit: Any) -> str:
     """The multiple of it that is nearest; in words where there is none."""
     try:
         return str(number(max(1, round(total / unit)) * unit))
-    except (OverflowError, ValueError):  # no number, or beyond all floats
+    except (OverflowError, ValueError, ZeroDivisionError):  # no number, or beyond all floats
         return "a batch that can be trained"
 
 
