@@ -128,3 +128,18 @@ def test_arguments_of_trl(check_files, line, release, severity):
 def test_a_config_of_trl_in_python(check_files):
     call = CALL.format("max_seq_length=512").replace("TrainingArguments", "SFTConfig").replace("transformers", "trl")
     assert "write: max_length=512" in check_files({"train.py": call}, "--format", "concise").out
+
+
+@pytest.mark.parametrize(("pin", "severity"), [("llamafactory==0.9.1", ""), ("llamafactory>=0.9", "error"), ("torch", "warning")])
+def test_the_llama_factory_that_a_project_asks_for(check_files, pin, severity):
+    """train_mm_proj_only is an argument of 0.8.0 to 0.9.1 (hparams of each release)."""
+    text = f"model_name_or_path: x/y\nfinetuning_type: full\noutput_dir: o\ntrain_mm_proj_only: true\nbf16: true\ndeepspeed: {CONFIG}\n"
+    ran = check_files({"train.yaml": text, "requirements.txt": f"{pin}\n"}, "--format", "concise")
+    assert (f" {severity} ZP833" in ran.out, "ZP833" in ran.out) == (bool(severity), bool(severity))
+
+
+def test_a_path_of_another_machine_is_said(check_files, tmp_path):
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "ds.json").write_text('{"bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"}')
+    text = "output_dir: o\nper_device_train_batch_size: 1\nbf16: true\ndeepspeed: /home/me/clone/configs/ds.json\n"
+    assert "train.yaml: its deepspeed is configs/ds.json" in check_files({"train.yaml": text}).out

@@ -10,14 +10,14 @@ from typing import Any
 from zeroplan.catalog.trainers.trl_configs import is_own_launch
 from zeroplan.check.arguments import SWITCHES, Arguments
 from zeroplan.check.check import MOST, check, placed
-from zeroplan.check.document import Document
+from zeroplan.check.document import Beside, Document
 from zeroplan.check.finding import ADVICE, WARNING, Finding, Hit, said
 from zeroplan.check.finding import path as quoted
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import OtherKindError
 from zeroplan.check.launch import FILE, KIND, PRECISION, SECTION, AccelerateConfig, as_yaml, field_of, in_fields, inline
 from zeroplan.check.launch_files import read_beside
-from zeroplan.check.named_config import EXPECTED, Beside, CheckedFiles, Made, reached, twice
+from zeroplan.check.named_config import EXPECTED, CheckedFiles, Made, reached, twice
 from zeroplan.check.rules.hosts import ranks_of_machines
 from zeroplan.check.rules.launch import LAUNCH_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from zeroplan.check.document import Beside
 from zeroplan.check.files import check_config_file
 from zeroplan.check.kind import is_script
-from zeroplan.check.named_config import Beside, CheckedFiles, Made
+from zeroplan.check.named_config import CheckedFiles, Made
 from zeroplan.check.python_reader import is_python
 from zeroplan.check.setting import Setting
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
+
+Beside = Callable[[str], tuple[str, str] | None]
+"""Name and text of a file that another names; None where it is not there."""
 
 
 class Position(NamedTuple):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from zeroplan.check.accelerate_file import Overrides, check_launch
 from zeroplan.check.arguments import YAML, Arguments
 from zeroplan.check.check import check
-from zeroplan.check.document import Document
+from zeroplan.check.document import Beside, Document
 from zeroplan.check.finding import WARNING, Finding
 from zeroplan.check.inner import Inner, inner
 from zeroplan.check.interpolated import known_of
@@ -24,7 +24,7 @@ from zeroplan.check.kind import (
     refuse,
 )
 from zeroplan.check.launch import AccelerateConfig
-from zeroplan.check.named_config import EXPECTED, Beside, CheckedFiles, Made, check_json
+from zeroplan.check.named_config import EXPECTED, CheckedFiles, Made, check_json
 from zeroplan.check.partly_known import of_interpolated
 from zeroplan.check.python_reader import is_python
 from zeroplan.check.setting import DEEPSPEED as RAW

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
 
 from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.catalog.trainers.trl_configs import own_launch
 from zeroplan.check.arguments import YAML, Arguments, has_own
-from zeroplan.check.document import Document
+from zeroplan.check.document import Beside, Document
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.kind import JSON, Kind, kind_of, read_document
@@ -21,8 +21,6 @@ from zeroplan.errors import SpecError
 
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""
-Beside = Callable[[str], tuple[str, str] | None]
-"""Name and text of a file that another names; None where it is not there."""
 
 
 def read_beside(name: str | None, beside: Beside) -> tuple[str, str] | None:

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL
 from zeroplan.check.arguments import Arguments
-from zeroplan.check.document import Document, ValueNode
+from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.launch import KIND, OPTIONS, PROCESSES
 from zeroplan.check.launch_files import (
-    Beside,
     arguments_of,
     code_of,
     first_file,

@@ -22,12 +22,10 @@ from zeroplan.check.python_words import PythonWord, python_words, with_words_of_
 from zeroplan.check.rules import RULES
 from zeroplan.check.rules.refused_files import REFUSED_CHECKS, groups_of_answers, older_names
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
-from zeroplan.check.rules.trainer_release import arguments_of_the_release
+from zeroplan.check.rules.trainer_release import Stated, arguments_of_the_release
 from zeroplan.check.setting import Setting
 from zeroplan.deepspeed.read import refuse_models
 
-Beside = Callable[[str], tuple[str, str] | None]
-"""Name and text of a file that another names; None where it is not there."""
 Made = Callable[[Document, Setting, AccelerateConfig | None], Setting]
 """The setting of one config, which may follow from what it says."""
 EXPECTED = "a ds_config, an Accelerate config or TrainingArguments with a deepspeed in them"
@@ -132,7 +130,8 @@ def check_arguments(arguments: Arguments, setting: Setting) -> list[Finding]:
     hits = [hit for rule in rules for hit in islice(rule(arguments), MOST)]
     hits += older_names(arguments, setting.swift)
     hits += groups_of_answers(arguments, setting.gpus, setting.trl)
-    hits += islice(arguments_of_the_release(arguments, setting.transformers, setting.trl), MOST)
+    releases = Stated(setting.transformers, setting.trl, setting.llama_factory)
+    hits += islice(arguments_of_the_release(arguments, releases), MOST)
     return [placed(arguments.document, hit) for hit in hits]
 
 

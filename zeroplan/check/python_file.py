@@ -8,9 +8,9 @@ from dataclasses import replace
 from operator import itemgetter
 
 from zeroplan.check.check import check, placed
-from zeroplan.check.document import Document
+from zeroplan.check.document import Beside, Document
 from zeroplan.check.finding import WARNING, Finding, Hit, named, said
-from zeroplan.check.named_config import EXPECTED, TWICE, Beside, CheckedFiles, Made, check_arguments, reached
+from zeroplan.check.named_config import EXPECTED, TWICE, CheckedFiles, Made, check_arguments, reached
 from zeroplan.check.partly_known import alone, decided
 from zeroplan.check.python_calls import AT_STAGE_3
 from zeroplan.check.python_reader import Literal, Use, python_configs

@@ -11,14 +11,14 @@ from zeroplan.catalog.trainers.swift_configs import of_older, own_config
 from zeroplan.catalog.trainers.tools import AXOLOTL, LLAMA_FACTORY
 from zeroplan.catalog.trainers.trl_configs import own_launch
 from zeroplan.check.check import MOST, check, is_current, placed
-from zeroplan.check.document import Document, ValueNode
+from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.files import check_config_file
 from zeroplan.check.finding import ADVICE, ERROR, Finding, Hit, named, said
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import DEEPSPEED, FILE, KIND, PRECISION, AccelerateConfig, is_launch
 from zeroplan.check.launcher import Launch, launches, within
-from zeroplan.check.named_config import Beside, CheckedFiles, Made, check_arguments, reached
+from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, reached
 from zeroplan.check.openrlhf import OpenRLHF
 from zeroplan.check.rules.hosts import HOST_CHECKS
 from zeroplan.check.rules.launch import beside_the_scripts_config

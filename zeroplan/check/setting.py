@@ -37,6 +37,8 @@ class Setting:
     """The version of TRL that the project asks for, where it says one."""
     swift: str | None = None
     """The version of ms-swift, likewise."""
+    llama_factory: str | None = None
+    """The version of LLaMA-Factory, likewise."""
     upgrades_from: str | None = None
     """The version before, where what changes is looked for."""
     arguments: Arguments | None = None

@@ -14,12 +14,12 @@ from zeroplan.catalog.trainers.trl_configs import WITHOUT, own_launch
 from zeroplan.check.accelerate_file import check_launch
 from zeroplan.check.arguments import Arguments, has_own
 from zeroplan.check.check import check
-from zeroplan.check.document import Document, Member
+from zeroplan.check.document import Beside, Document, Member
 from zeroplan.check.finding import ERROR, said
 from zeroplan.check.interpolated import is_interpolated, known_of
 from zeroplan.check.kind import DEEPSPEED, OtherKindError, block, read_document
 from zeroplan.check.launch import AccelerateConfig
-from zeroplan.check.named_config import Beside, CheckedFiles, Made, check_arguments, reached, twice
+from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, reached, twice
 from zeroplan.check.partly_known import of_interpolated
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
 from zeroplan.errors import SpecError
@@ -48,7 +48,9 @@ def check_training(arguments: Arguments, setting: Setting, beside: Beside, made:
     if member.node.members is None:
         name, text = _named_file(arguments, member, beside)
         findings, checked.texts[name] = reached(name, text, setting, made)
-        checked.notes += [f"{document.name}: its deepspeed is {name}"] if is_example(name) else []
+        stated = str(member.node.scalar)
+        elsewhere = is_example(name) or (stated.startswith("/") and stated != name)
+        checked.notes += [f"{document.name}: its deepspeed is {name}"] if elsewhere else []
     elif (known := known_of(block(document))).unknown:
         findings, note = of_interpolated(known, setting, made)
         checked.notes.append(note)

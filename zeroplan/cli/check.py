@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from zeroplan.specs.scope import Scope
 
 FORMATS = ("full", "concise", "json", "github", "sarif", "markdown", "junit")
-PACKAGES = {"transformers": "transformers", "accelerate": "accelerate", "swift": "ms-swift", "trl": "trl"}
+PACKAGES = {"transformers": "transformers", "accelerate": "accelerate", "swift": "ms-swift", "trl": "trl",
+            "llama_factory": "llamafactory"}  # fmt: skip
 """What a project may ask for beside DeepSpeed, by the field of the setting."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from zeroplan.catalog.trainers.argument_history import (
     ARGUMENTS,
@@ -48,11 +49,17 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-def arguments_of_the_release(
-    arguments: Arguments, stated: str | None, stated_trl: str | None
-) -> Iterator[Hit]:  # fmt: skip
-    """`stated`, `stated_trl`: what a project asks for of transformers and TRL; None: the newest is meant."""
-    tool = arguments.tool
+class Stated(NamedTuple):
+    """The releases that a project asks for; None where it does not say, and the newest is meant."""
+
+    transformers: str | None
+    trl: str | None
+    llama_factory: str | None
+
+
+def arguments_of_the_release(arguments: Arguments, releases: Stated) -> Iterator[Hit]:
+    """Arguments and values that the releases do not have."""
+    tool, stated = arguments.tool, releases.transformers
     if tool not in NEWEST_OF:
         return
     release = stated or NEWEST_OF[tool]
@@ -61,12 +68,13 @@ def arguments_of_the_release(
     of_trainer = {name: span for name, span in ARGUMENTS.items() if name not in own}
     yield from _unknown(arguments, of_trainer, ("transformers", release), ERROR if is_sure else WARNING)
     if tool == LLAMA_FACTORY and arguments.job is None:
-        yield from _unknown(arguments, own, ("LLaMA-Factory", NEWEST_LLAMA_FACTORY), WARNING)
+        package = ("LLaMA-Factory", releases.llama_factory or NEWEST_LLAMA_FACTORY)
+        yield from _unknown(arguments, own, package, WARNING if releases.llama_factory is None else ERROR)
         yield from _of_no_release(arguments, own)
     if tool == TRL:
         of_trl = {name: span for name, span in trl().items() if name not in trainer()}
-        severity = WARNING if stated_trl is None else ERROR
-        yield from _unknown(arguments, of_trl, ("trl", stated_trl or NEWEST_TRL), severity)
+        severity = WARNING if releases.trl is None else ERROR
+        yield from _unknown(arguments, of_trl, ("trl", releases.trl or NEWEST_TRL), severity)
     for name, known in VALUES.items():
         yield from _value(arguments, name, known, release, is_stated=stated is not None)
 
