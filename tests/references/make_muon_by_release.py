@@ -9,15 +9,13 @@ For muon_by_release.json: by release and stage, with and without an optimizer on
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-HERE = Path(__file__).parent
-WRITTEN = HERE / "muon_by_release.json"
+from tests.references.make_steps_by_release import take, write
+
+WRITTEN = Path(__file__).parent / "muon_by_release.json"
 CASES = {f"stage {stage}{', offloaded' * offloads}": (stage, offloads) for stage in (1, 2, 3) for offloads in (False, True)}
 
 
@@ -59,30 +57,13 @@ def run(stage, offloads, calls):
 
 def answers(folder):
     """What one release makes of every case, in this process."""
-    import deepspeed_at
-
-    deepspeed_at.prepare(folder)
-    from tests.check.deepspeed_says import prepare
-
-    prepare()
-    os.chdir(tempfile.mkdtemp())
+    take(folder)
     calls = counted()
     return {name: run(*case, calls) for name, case in CASES.items()}
-
-
-def main(folders):
-    written = {}
-    for folder in folders:
-        environment = {**os.environ, "PYTHONPATH": f"{HERE}:{HERE.parents[1]}", "DS_ACCELERATOR": "cpu", "DS_BUILD_OPS": "0"}
-        ran = subprocess.run([sys.executable, __file__, "--one", folder], env=environment, capture_output=True, text=True, check=True)
-        written[Path(folder).name.removeprefix("deepspeed-")] = json.loads(ran.stdout.splitlines()[-1])
-    ordered = dict(sorted(written.items(), key=lambda item: [int(part) for part in item[0].split(".")]))
-    lines = [f'"{version}": {json.dumps(cases)}' for version, cases in ordered.items()]
-    WRITTEN.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--one":
         print(json.dumps(answers(sys.argv[2])))
     else:
-        main(sys.argv[1:])
+        write(sys.argv[1:], __file__, WRITTEN)

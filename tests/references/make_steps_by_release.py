@@ -69,8 +69,8 @@ def run(case):
     return [round(float(weight), 6) for weight in engine.module.linear.weight.detach().flatten()]
 
 
-def answers(folder):
-    """What one release makes of every case, in this process."""
+def take(folder):
+    """Make one release the deepspeed of this process."""
     import deepspeed_at
 
     deepspeed_at.prepare(folder)
@@ -78,6 +78,11 @@ def answers(folder):
 
     prepare()
     os.chdir(tempfile.mkdtemp())
+
+
+def answers(folder):
+    """What one release makes of every case, in this process."""
+    take(folder)
     result = {}
     for case in CASES:
         try:
@@ -87,19 +92,20 @@ def answers(folder):
     return result
 
 
-def main(folders):
+def write(folders, program, path):
+    """Ask each release in a process of its own, by `program --one FOLDER`, and write what they say, the oldest first."""
     written = {}
     for folder in folders:
         environment = {**os.environ, "PYTHONPATH": f"{HERE}:{HERE.parents[1]}", "DS_ACCELERATOR": "cpu", "DS_BUILD_OPS": "0"}
-        ran = subprocess.run([sys.executable, __file__, "--one", folder], env=environment, capture_output=True, text=True, check=True)
+        ran = subprocess.run([sys.executable, program, "--one", folder], env=environment, capture_output=True, text=True, check=True)
         written[Path(folder).name.removeprefix("deepspeed-")] = json.loads(ran.stdout.splitlines()[-1])
     ordered = dict(sorted(written.items(), key=lambda item: [int(part) for part in item[0].split(".")]))
     lines = [f'"{version}": {json.dumps(cases)}' for version, cases in ordered.items()]
-    WRITTEN.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--one":
         print(json.dumps(answers(sys.argv[2])))
     else:
-        main(sys.argv[1:])
+        write(sys.argv[1:], __file__, WRITTEN)

@@ -12,7 +12,6 @@ from zeroplan.catalog.trainers.trl_configs import own_launch
 from zeroplan.check.arguments import YAML, Arguments, has_own
 from zeroplan.check.document import Beside, Document
 from zeroplan.check.json_reader import NotReadableError
-from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.kind import JSON, Kind, kind_of, read_document
 from zeroplan.check.launch import AccelerateConfig, is_launch
 from zeroplan.check.launch_options import options_of
@@ -85,14 +84,12 @@ def processes_of(name: str | None, beside: Beside) -> int | None:
     return AccelerateConfig(document).processes if document is not None and is_launch(document) else None
 
 
-def first_file(words: Sequence[Word], beside: Beside) -> tuple[Word | None, bool]:
-    """A training file that is the first argument of a script, as LLaMA-Factory's src/train.py and transformers' example
-    scripts take one, and whether it names or has a ds_config.
+def first_file(words: Sequence[Word], beside: Beside) -> Document | None:
+    """The training file that is the first argument of a script, as LLaMA-Factory's src/train.py and transformers'
+    example scripts take one.
     """
     document = named_document(words[0], beside) if words else None
-    if document is None or arguments_of(document) is None:
-        return None, False
-    return words[0], bool(document.config.get(KEY))
+    return document if arguments_of(document) is not None else None
 
 
 def training_file(words: Sequence[Word]) -> Word | None:

@@ -201,13 +201,15 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         return _below(
             launcher, _launch(document, command._replace(words=line.script_words), slurm, beside), tasks_of(own, slurm)
         )
-    first, names_one = first_file(line.script_words, beside) if launcher in (*RANKS, *PLAIN) else (None, False)
+    first_document = first_file(line.script_words, beside) if launcher in (*RANKS, *PLAIN) else None
+    first = line.script_words[0] if first_document is not None else None
+    names_one = first_document is not None and bool(first_document.config.get(KEY))
     training = training_file(command.words[line.at :]) or (first if names_one else None)
     by_name = training is not None and (launcher == "llamafactory-cli" or training is first)
     stated = assignments(line.script_words) if by_name else list(options_of(line.script_words))
     config, reader = config_of(stated)
     word = training or first or dict(stated).get("--config")
-    named = named_document(word, beside)
+    named = first_document if word is not None and word is first else named_document(word, beside)
     file, code = arguments_of(named), code_of(script, beside)
     by_file = script is not None and SWIFTS.search(script.text or "") is not None
     tool = SWIFT if by_file else TOOLS.get(launcher, "") or _tool_of(code, stated)

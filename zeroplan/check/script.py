@@ -32,7 +32,7 @@ from zeroplan.errors import SpecError
 SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --config_file that is there"
 
 NO_BATCH = "ZP203"
-"""Of a config whose batch defaults decide."""
+"""The rule on a config without a batch size, which OpenRLHF's defaults give it."""
 WRITTEN_VALUE = re.compile(r'"\w+": ([\w.]+)')
 NO_CONFIG = "a script that gives no DeepSpeed config to a training run"
 STARTS = re.compile(r"^[^#\n]*?(?<![\w.])(?:ba|z)?sh[ \t]+(?:-\w+[ \t]+)*([\w./-]+\.sh)\b", re.MULTILINE)

@@ -95,7 +95,9 @@ class _Slots(NamedTuple):
 
 
 def _least_slots(hostfile: tuple[str, str], nodes: int | None) -> _Slots | None:
-    """Of the first hosts of a file, or all; None for a file that DeepSpeed refuses."""
+    """The host with the fewest slots among the first `nodes` of a hostfile, or all of them; None for a file that
+    DeepSpeed refuses.
+    """
     with suppress(SpecError):
         several = list(slots_by_host(*hostfile).items())[:nodes]
         return min((_Slots(*one) for one in several), key=lambda one: one.slots, default=None)
