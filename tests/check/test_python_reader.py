@@ -200,3 +200,31 @@ def test_names_that_one_line_sets_anywhere(check, text):
 
 def test_a_dict_that_names_itself(check):
     assert check('d = {"train_batch_size": 8, "fp16": d}\nds_config = {"train_batch_size": 8, "fp16": d}\n').code in (0, 1)
+
+
+BAD = '{"train_batch_size": 8, "zero_optimization": {"stage": 5}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'with open("ds.json") as file:\n    config = json.load(file)\ndeepspeed.initialize(model=m, config=config)\n',
+        'config = json.load(open("ds.json"))\ndeepspeed.initialize(model=m, config=config)\n',
+        'config = json.loads(Path("ds.json").read_text())\ndeepspeed.initialize(model=m, config=config)\n',
+        'p = os.path.join(os.path.dirname(__file__), "ds.json")\ndeepspeed.initialize(config=p)\n',
+        'deepspeed.initialize(config=str(Path(__file__).parent / "ds.json"))\n',
+        'class Args:\n    ds: str = "ds.json"\n\n\ndeepspeed.initialize(config=args.ds)\n',
+        'class Args:\n    ds: str = field(default="ds.json")\n\n\ndeepspeed.initialize(config=args.ds)\n',
+        'parser.add_argument("--ds", default="ds.json")\nwith open(args.ds) as f:\n    c = json.load(f)\n'
+        "deepspeed.initialize(config=c)\n",
+    ],
+)
+def test_files_that_names_stand_for(check_files, text):
+    ran = check_files({"a.py": text, "ds.json": BAD})
+    assert ran.code == 1
+    assert "ds.json:1:" in ran.out
+
+
+def test_a_file_that_other_lines_change(check_files):
+    text = 'c = json.load(open("ds.json"))\nc["zero_optimization"] = {}\ndeepspeed.initialize(config=c)\n'
+    assert check_files({"a.py": text, "ds.json": BAD}).code == 2

@@ -14,7 +14,17 @@ from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, tool_of
 from zeroplan.check.arguments import YAML
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import NotReadableError, read_json
-from zeroplan.check.kind import DEEPSPEED, Kind, block, is_others, is_script, is_yaml, kind_of, read_document, refuse
+from zeroplan.check.kind import (
+    DEEPSPEED,
+    Kind,
+    block,
+    is_others,
+    is_script,
+    is_yaml,
+    kind_of,
+    not_a_config,
+    read_document,
+)
 from zeroplan.deepspeed.keys import key
 from zeroplan.deepspeed.keys.removed import REMOVED_KEYS
 from zeroplan.deepspeed.names import COMMENTS
@@ -56,7 +66,7 @@ def read_config_file(path: str) -> ConfigFile:
     if kind is Kind.BLOCK:
         return _config(block(document))
     if kind is Kind.OTHER and (DEEPSPEED in document.config or is_yaml(path, text) or is_others(document.config)):
-        refuse(document, IN_YAML)
+        raise not_a_config(document, IN_YAML)
     return _config(document)
 
 

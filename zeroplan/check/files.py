@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from zeroplan.check.accelerate_file import Overrides, check_launch
 from zeroplan.check.arguments import YAML, Arguments
@@ -20,8 +21,8 @@ from zeroplan.check.kind import (
     is_script,
     is_yaml,
     kind_of,
+    not_a_config,
     read_document,
-    refuse,
 )
 from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.named_config import EXPECTED, CheckedFiles, Made, check_json
@@ -31,6 +32,9 @@ from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.check.setting import TRAINER, Setting, guessed
 from zeroplan.check.training_file import check_training
 from zeroplan.errors import SpecError
+
+if TYPE_CHECKING:
+    from zeroplan.check.yaml_strategies import Strategy
 
 LOG = re.compile(
     r"^\[\d{4}-\d\d-\d\d [\d:,]+\] \[[A-Z]+\]|^[IWE]\d{4} \d\d:\d\d:\d\d|^Traceback \(most recent call last\):"
@@ -93,10 +97,8 @@ def _of_kind(
         return check_launch(AccelerateConfig(document, dict(overrides)), setting, beside, made)
     if kind is Kind.ARGUMENTS:
         return check_training(Arguments(document), setting, beside, made)
-    if kind is Kind.OTHER and (part := inner(document)) is not None:
-        return _of_part(part, setting, beside, made)
     if kind is Kind.OTHER:
-        refuse(document, EXPECTED)
+        return _of_another(document, setting, beside, made)
     if kind is Kind.BLOCK:
         return _of_block(block(document), DEEPSPEED, setting, made)
     known = known_of(document)
@@ -105,6 +107,26 @@ def _of_kind(
         findings, note = of_interpolated(known, setting, made)
         return CheckedFiles(findings, texts, [note])
     return CheckedFiles(check(config, made(config, setting, None)), texts)
+
+
+def _of_another(document: Document, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+    """A file of another program, which may have a part of it. Raises `OtherKindError`."""
+    if (part := inner(document)) is not None:
+        return _of_part(part, setting, beside, made)
+    if (strategy := strategy_of(document)) is not None:
+        from zeroplan.check.yaml_strategies import check_strategy  # where there is such a file
+
+        return check_strategy(document, strategy, setting, beside, made)
+    raise not_a_config(document, EXPECTED)
+
+
+def strategy_of(document: Document) -> Strategy | None:
+    """Lightning's or Accelerate's class that a file states."""
+    if DEEPSPEED not in document.text.lower():
+        return None
+    from zeroplan.check.yaml_strategies import strategy_in  # where there is such a file
+
+    return strategy_in(document)
 
 
 def _of_part(part: Inner, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from zeroplan.catalog.files import LARGEST_CONFIG, beside, read_text
 from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.check.arguments import YAML
+from zeroplan.check.files import strategy_of
 from zeroplan.check.inner import inner
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import DEEPSPEED, JSON, OWN_KEYS, SCRIPT, Kind, kind_of, read_document
@@ -83,7 +84,7 @@ def _has_config(path: str) -> bool:
     if kind is Kind.ARGUMENTS:
         is_file = isinstance(stated, str) and (stated.endswith(JSON) or tool_of(document.config) is not None)
         return is_file or isinstance(stated, dict)
-    return kind is not Kind.OTHER or inner(document) is not None
+    return kind is not Kind.OTHER or inner(document) is not None or strategy_of(document) is not None
 
 
 def _has_or_names_config(path: str) -> bool:
@@ -95,8 +96,8 @@ def _has_or_names_config(path: str) -> bool:
         from zeroplan.check.python_reader import python_configs  # where there is such a file
 
         written = python_configs(path, text)
-        names = (name for _line, name, _use in written.named)
-        return bool(written.literals) or any(os.path.isfile(file) for name in names for file in beside(path, name))
+        files = (file for _line, name, _use in written.named for file in beside(path, name))
+        return bool(written.literals or written.refused) or any(map(os.path.isfile, files))
     except ZeroplanError:
         return False
 

@@ -168,22 +168,22 @@ def block(document: Document) -> Document:
     return Document(document.name, document.text, ValueNode(member.start, member.end, members=member.node.members))
 
 
-def refuse(document: Document, expected: str) -> None:
-    """Raises `SpecError` that says what a file is that no command of ours reads as a config."""
+def not_a_config(document: Document, expected: str) -> SpecError:
+    """The error that says what a file is that no command of ours reads as a config."""
     config = document.config
     if is_others(config):
-        raise OtherKindError(document.name, f"{_whose(config)} ({_first_names(config)})", expected)
+        return OtherKindError(document.name, f"{_whose(config)} ({_first_names(config)})", expected)
     if isinstance(section := config.get(DEEPSPEED), dict):
         line, column = document.place(document.members[DEEPSPEED,].start)
         what = f"deepspeed: with {_first_names(section)}, which are no keys of a ds_config"
-        raise OtherKindError(f"{document.name}:{line}:{column}", what, expected)
+        return OtherKindError(f"{document.name}:{line}:{column}", what, expected)
     if has_own(config) and len(config.keys() & (OWN | {DEEPSPEED})) > 1:
         what = f"{TRAINER} that name no DeepSpeed config ({_first_names(config)})"
-        raise SpecError(
+        return SpecError(
             document.name, what, "deepspeed: and the name of one",
             f"zeroplan check ds_config.json --trainer-args {document.name}",
         )  # fmt: skip
-    raise OtherKindError(document.name, f"keys of something else ({_first_names(config)})", expected)
+    return OtherKindError(document.name, f"keys of something else ({_first_names(config)})", expected)
 
 
 def refuse_text(name: str, text: str, expected: str) -> None:

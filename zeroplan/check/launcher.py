@@ -112,7 +112,8 @@ class Launch(NamedTuple):
     """Where it is started, seen from where the script is."""
     cut: str = ""
     """The first word that a backslash with something behind it leaves out."""
-    has_script: bool = True
+    script: str = ""
+    """The training script, or the module that is run as one; "" where none stands there."""
     options: Mapping[str, str | None] = MappingProxyType({})
     """The launcher's own, as its parser has them."""
     written: Word | None = None
@@ -241,7 +242,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         None if unknown else arguments, unknown, _overrides(of_accelerate),
         next((name for name in OTHERS if name in of_accelerate and reader == ACCELERATE), ""),
         training, command.words[line.at].start, refusal(launcher, line.parsed, hosts), environment, command.folder,
-        cut_off(document.text, command), script is not None, line.parsed.options, hosts=hosts,
+        cut_off(document.text, command), "" if script is None else script.text or "?", line.parsed.options, hosts=hosts,
         command=line.command, nodes=slurm.nodes,
         starts=launcher == "deepspeed" and script is not None and not _is_value(command, line),
         is_first=training is not None and training is first,

@@ -15,7 +15,7 @@ from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Edit, Finding, Hit, named
 from zeroplan.check.json_reader import NotReadableError, read_json
-from zeroplan.check.kind import has_no_key, is_others, refuse, refuse_text
+from zeroplan.check.kind import has_no_key, is_others, not_a_config, refuse_text
 from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.proposed import tried
 from zeroplan.check.python_words import PythonWord, python_words, with_words_of_json
@@ -95,7 +95,7 @@ def _findings_as_written(
         return check_text(name, text, setting)
     refuse_models(document.config, name)
     if has_no_key(document.config) or is_others(document.config):
-        refuse(document, EXPECTED)
+        raise not_a_config(document, EXPECTED)
     return check(document, made(document, setting, launch))
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from operator import itemgetter
 
-from zeroplan.check.check import check, placed
-from zeroplan.check.document import Beside, Document
+from zeroplan.check.check import MOST, check, placed
+from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.finding import WARNING, Finding, Hit, named, said
 from zeroplan.check.named_config import EXPECTED, TWICE, CheckedFiles, Made, check_arguments, reached
 from zeroplan.check.partly_known import alone, decided
 from zeroplan.check.python_calls import AT_STAGE_3
 from zeroplan.check.python_reader import Literal, Use, python_configs
-from zeroplan.check.python_strategies import STRATEGY, as_argument
+from zeroplan.check.python_strategies import PLUGIN, STRATEGY, as_argument
 from zeroplan.check.python_words import WORDS
+from zeroplan.check.rules.calls import Refused
 from zeroplan.check.setting import DEEPSPEED, LIGHTNING, TRAINER, Setting
 from zeroplan.errors import SpecError
 
@@ -36,8 +38,9 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
     """Check each config of a file as far as the file decides it. Raises `SpecError` for a file without one."""
     checked, notes = CheckedFiles(texts={name: text}), list[tuple[int, str]]()
     written = python_configs(name, text)
-    if not written.literals and not written.named:
+    if not (written.literals or written.named or written.refused):
         raise SpecError(name, "a Python file without a dict that is a DeepSpeed config", EXPECTED)
+    checked.findings += refused_by(name, text, written.refused)
     by_lightning = replace(setting, reader=LIGHTNING, reader_is_known=True) if STRATEGY in text else setting
     for literal in written.literals:
         document = literal.document
@@ -60,11 +63,28 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
         findings, checked.texts[file[0]] = reached(*file, read, made)
         checked.findings += findings
         notes.append((line, file[0]))
-    if not written.literals and len(checked.texts) == 1:
+    if not written.literals and not written.refused and len(checked.texts) == 1:
         line, path, _use = written.named[0]
         raise SpecError(f"{name}:{line}", f"{said(path)}, which is not there", "a ds_config.json")
     checked.notes = [f"{name}:{line}: {note}" for line, note in sorted(notes, key=itemgetter(0))]
     return checked
+
+
+def refused_by(name: str, text: str, refused: Sequence[tuple[int, Refused]]) -> list[Finding]:
+    """What calls of a file stop at, by its offsets."""
+    whole = Document(name, text, ValueNode(0, len(text), members=[]))
+    hits = (Hit(one.rule, (), one.message, one.write, offset=start) for start, one in refused)
+    return [placed(whole, hit) for hit in islice(hits, MOST)]
+
+
+def options_refused(name: str, text: str, is_option: Callable[[str], bool]) -> list[Finding]:
+    """What its calls stop at of the options that a command gives a file; `is_option`: whether a name is one of these.
+    Raises `SpecError` for what is no Python.
+    """
+    if not any(word in text for word in (STRATEGY, PLUGIN)):
+        return []
+    refused = python_configs(name, text).refused
+    return refused_by(name, text, [(start, one) for start, one in refused if any(map(is_option, one.takes))])
 
 
 def _read_by(use: Use | None, document: Document | None, setting: Setting, unknown: Setting) -> Setting:

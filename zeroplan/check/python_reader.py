@@ -6,7 +6,7 @@ import ast
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from zeroplan.check.arguments import DEFAULTS, Arguments
@@ -14,7 +14,9 @@ from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.interpolated import stand_in
 from zeroplan.check.kind import is_config
 from zeroplan.check.python_calls import ConfigCall, config_calls
+from zeroplan.check.python_names import CHANGING, Names, names_of, pairs, path_parts
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY
+from zeroplan.check.rules.calls import Refused, refused_calls
 from zeroplan.check.setting import TRAINER
 from zeroplan.deepspeed.keys import key
 from zeroplan.errors import SpecError
@@ -25,8 +27,6 @@ WORDS = (
     "zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", STRATEGY, PLUGIN, "deepspeed_stage_",
 )  # fmt: skip
 """One of them is in every file that holds a config."""
-FILES = (".json", ".hjson")
-CHANGING = ("update", "setdefault", "pop", "clear")
 LARGEST_POWER, DEEPEST = 64, 6
 ENDS = re.compile(r"(\r\n|\r|\n)")
 """What ends a line of Python."""
@@ -64,6 +64,8 @@ class PythonConfigs(NamedTuple):
     literals: list[Literal]
     named: list[tuple[int, str, Use]]
     """Lines of calls that take the name of a file, with that name."""
+    refused: list[tuple[int, Refused]]
+    """What a call stops at, with the offset where it stands."""
 
 
 class _UnknownError(Exception):
@@ -78,16 +80,21 @@ def is_python(name: str, text: str) -> bool:
     return name.lower().endswith(".py") or "python" in first
 
 
-def python_configs(name: str, text: str) -> PythonConfigs:
-    """The configs of a file in its order. Raises `SpecError` for what is no Python."""
+def python_tree(name: str, text: str) -> ast.Module:
+    """Raises `SpecError` for what is no Python."""
     try:
-        tree = ast.parse(text)
+        return ast.parse(text)
     except SyntaxError as error:
         raise SpecError(f"{name}:{error.lineno or 1}", f"text that is not Python ({error.msg})", "Python") from error
     except (RecursionError, MemoryError, ValueError) as error:
         raise SpecError(name, "text that is not Python", "Python") from error
-    changed, parts = _changed(tree), _parts(tree)
-    reader = _Reader(name, text, _constants(tree, changed), _defaults(tree))
+
+
+def python_configs(name: str, text: str) -> PythonConfigs:
+    """The configs of a file in its order. Raises `SpecError` for what is no Python."""
+    tree = python_tree(name, text)
+    names, parts = names_of(tree), _parts(tree)
+    reader = _Reader(name, text, names)
     calls = config_calls(tree)
     taken = Counter((call.reader, ast.dump(call.value)) for call in calls)
     uses = [(call, reader.use(call, alone=taken[call.reader, ast.dump(call.value)] == 1)) for call in calls]
@@ -96,60 +103,19 @@ def python_configs(name: str, text: str) -> PythonConfigs:
         by_value[call.value.id if isinstance(call.value, ast.Name) else call.value] = use
     dicts = [(node, named, by_value.get(node) or by_value.get(named)) for node, named in _dicts(tree, "")]
     several = [
-        reader.literal(node, (*_rest(node, parts), *changed.get(named, ())))._replace(use=use)
+        reader.literal(node, (*_rest(node, parts), *names.changed.get(named, ())))._replace(use=use)
         for node, named, use in dicts if use is not None or reader.is_one(node, named)
     ]  # fmt: skip
     several += [reader.literal(call.value, ())._replace(use=use, call=call.built_by)
                 for call, use in uses if call.built_by]  # fmt: skip
     paths = [(call.call.lineno, path, use) for call, use in uses if (path := reader.text_of(call.value))]
-    return PythonConfigs(sorted(several, key=lambda one: one.document.root.start), paths)
+    refused = [(reader.start(one.node), one) for one in refused_calls(tree)]
+    return PythonConfigs(sorted(several, key=lambda one: one.document.root.start), paths, refused)
 
 
-def _constants(tree: ast.Module, changed: Container[str]) -> dict[str, ast.expr]:
-    """What names stand for that one line of the file alone sets, to a number, text, switch or dict; `changed`: names of
-    dicts that other lines change.
-    """
-    nodes = list(ast.walk(tree))
-    stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
-    stored.update(node.arg for node in nodes if isinstance(node, ast.arg))
-    values: dict[str, ast.expr] = {}
-    for node in nodes:
-        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-        if isinstance(target, ast.Name) and stored[target.id] == 1 and target.id not in changed:
-            assert isinstance(node, ast.Assign)
-            if isinstance(node.value, ast.Constant | ast.UnaryOp | ast.BinOp) or _pairs(node.value) is not None:
-                values[target.id] = node.value
-    return values
-
-
-def _defaults(tree: ast.Module) -> dict[str, str]:
-    """The defaults of a command line's arguments that name a file: add_argument("--deepspeed_config", default=...)."""
-    defaults: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "add_argument" or not node.args:
-            continue
-        option, default = node.args[0], next((one.value for one in node.keywords if one.arg == "default"), None)
-        values = [getattr(one, "value", None) for one in (option, default)]
-        if all(isinstance(value, str) for value in values) and str(values[1]).lower().endswith(FILES):
-            defaults[str(values[0]).lstrip("-").replace("-", "_")] = str(values[1])
-    return defaults
-
-
-def _changed(tree: ast.Module) -> dict[str, list[tuple[int, str]]]:
-    """Where dicts are changed after they were written out: lines, by the name of the dict."""
-    changed: dict[str, list[tuple[int, str]]] = {}
-    for node in ast.walk(tree):
-        target: ast.AST | None = None
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
-            target = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
-            target = node.func.value
-        while isinstance(target, ast.Subscript):
-            target = target.value
-        name = getattr(target, "id", getattr(target, "attr", None))
-        if name is not None:
-            changed.setdefault(name, []).append((node.lineno, f"what line {node.lineno} sets"))  # type: ignore[attr-defined]
-    return changed
+def literal_of(document: Document, node: ast.expr, call: str) -> Literal:
+    """The config of a dict that another reader built of a file's values, each in its place."""
+    return _Reader(document.name, document.text, Names({}, {}, {}, {})).literal(node, ())._replace(call=call)
 
 
 def _parts(tree: ast.Module) -> set[ast.expr]:
@@ -170,7 +136,7 @@ def _rest(node: ast.expr, parts: set[ast.expr]) -> list[tuple[int, str]]:
 
 def _dicts(node: ast.AST, named: str) -> Iterator[tuple[ast.expr, str]]:
     """The outermost dicts below a node, each with the name that it is given to."""
-    if _pairs(node) is not None:
+    if pairs(node) is not None:
         assert isinstance(node, ast.expr)
         yield node, named
         return
@@ -185,16 +151,6 @@ def _dicts(node: ast.AST, named: str) -> Iterator[tuple[ast.expr, str]]:
         yield from _dicts(child, "")
 
 
-def _pairs(node: ast.AST) -> list[tuple[Any, ast.AST, ast.expr]] | None:
-    """Names, their nodes and values of {...} or dict(...); None for anything else."""
-    if isinstance(node, ast.Dict):
-        return [(one.value if isinstance(one, ast.Constant) else None, one or value, value)
-                for one, value in zip(node.keys, node.values, strict=True)]  # fmt: skip
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
-        return [(one.arg, one, one.value) for one in node.keywords]
-    return None
-
-
 def _is_share(node: ast.expr) -> bool:
     """Whether it is a fraction of something, as 0.9 * hidden * hidden is one."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
@@ -205,10 +161,8 @@ def _is_share(node: ast.expr) -> bool:
 class _Reader:
     """Nodes of the tree of a config, built from those of Python's."""
 
-    def __init__(
-        self, name: str, text: str, constants: dict[str, ast.expr], defaults: dict[str, str]
-    ) -> None:  # fmt: skip
-        self.name, self.text, self.constants, self.defaults = name, text, constants, defaults
+    def __init__(self, name: str, text: str, names: Names) -> None:
+        self.name, self.text, self.names = name, text, names
         parts = ENDS.split(text)
         self.lines = parts[::2]
         self.starts = [0]
@@ -219,9 +173,9 @@ class _Reader:
 
     def is_one(self, node: ast.expr, named: str) -> bool:
         """By its keys; by the name that it is given to where all of them are DeepSpeed's."""
-        names = [name for name, _, _ in _pairs(node) or () if isinstance(name, str)]
-        sections: dict[str, Any] = {name: {} if _pairs(value) is not None else None
-                                    for name, _, value in _pairs(node) or () if isinstance(name, str)}  # fmt: skip
+        names = [name for name, _, _ in pairs(node) or () if isinstance(name, str)]
+        sections: dict[str, Any] = {name: {} if pairs(value) is not None else None
+                                    for name, _, value in pairs(node) or () if isinstance(name, str)}  # fmt: skip
         ours = [name for name in names if key(name)]
         if NAMED.search(named) is not None:
             return is_config(sections) or (bool(ours) and len(ours) == len(names))
@@ -232,10 +186,15 @@ class _Reader:
         """A text that stands there, or that a name of the module or the default of an argument stands for, and the one
         of a condition that has no other; "" for anything else.
         """
+        if isinstance(node, ast.Name):
+            node = self.names.loaded.get(node.id, self.names.constants.get(node.id, node))
         if isinstance(node, ast.IfExp) and isinstance(node.orelse, ast.Constant) and node.orelse.value is None:
             return self.text_of(node.body)
         if isinstance(node, ast.Attribute):
-            return self.defaults.get(node.attr, "")
+            return self.names.defaults.get(node.attr, "")
+        if (parts := path_parts(node)) is not None:
+            texts = [self.text_of(part) for part in parts]
+            return "/".join(texts) if all(texts) else ""
         try:
             value = self._scalar(node)
         except NOT_WORKED_OUT:
@@ -267,7 +226,7 @@ class _Reader:
 
     def _object(self, node: ast.expr, path: str) -> ValueNode:
         members: dict[str, Member] = {}
-        for name, place, value in _pairs(node) or ():
+        for name, place, value in pairs(node) or ():
             if not isinstance(name, str):
                 self.unknown.append((value.lineno, f"{path}*"))
                 continue
@@ -280,8 +239,8 @@ class _Reader:
     def _value(self, node: ast.expr, path: str) -> ValueNode | None:
         """None for what other code decides; where the Trainer would fill it, "auto" stands for it."""
         if isinstance(node, ast.Name) and path.count(".") < DEEPEST:  # a dict that names itself has no end
-            node = self.constants.get(node.id, node)
-        if _pairs(node) is not None:
+            node = self.names.constants.get(node.id, node)
+        if pairs(node) is not None:
             return self._object(node, f"{path}.")
         if isinstance(node, ast.List | ast.Tuple):
             items = [self._value(one, path) for one in node.elts]
@@ -305,9 +264,13 @@ class _Reader:
             if isinstance(left, str) or (isinstance(node.op, ast.Pow) and not abs(right) <= LARGEST_POWER):
                 raise _UnknownError
             return ARITHMETIC[type(node.op)](left, right)
-        if isinstance(node, ast.Name) and node.id in self.constants:
-            return self._scalar(self.constants[node.id])
+        if isinstance(node, ast.Name) and node.id in self.names.constants:
+            return self._scalar(self.names.constants[node.id])
         raise _UnknownError
+
+    def start(self, node: ast.expr) -> int:
+        """The offset at which a part of the file begins."""
+        return self._span(node)[0]
 
     def _span(self, node: ast.expr) -> tuple[int, int]:
         end = self._offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)

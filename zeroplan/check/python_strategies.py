@@ -15,6 +15,7 @@ OF_LIGHTNING = ("Trainer", "Fabric")
 OFFLOADED = {"stage": 3, "offload_optimizer": True, "offload_parameters": True}
 REGISTERED: dict[str, dict[str, Any]] = {
     "deepspeed": {}, "deepspeed_stage_1": {"stage": 1}, "deepspeed_stage_2": {"stage": 2},
+    "deepspeed_stage_1_offload": {"stage": 1, "offload_optimizer": True},
     "deepspeed_stage_2_offload": {"stage": 2, "offload_optimizer": True}, "deepspeed_stage_3": {"stage": 3},
     "deepspeed_stage_3_offload": OFFLOADED,
     "deepspeed_stage_3_offload_nvme": {
@@ -22,7 +23,7 @@ REGISTERED: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 """Names of strategies that Lightning has, as in Trainer(strategy="deepspeed_stage_3"), and the arguments that each is
-(2.6 pytorch/strategies/deepspeed.py:register_strategies).
+(2.6 pytorch/strategies/deepspeed.py:register_strategies, and Fabric's, which alone has stage 1 with offload).
 """
 PAIR = re.compile(r'"(\w+)": ([\w.]+|"[^"{}]*")')
 Stated = Mapping[str, ast.expr]
@@ -114,14 +115,16 @@ def _usual(arguments: Stated) -> dict[str, Any]:
     return {name: usual for name, usual in LIGHTNING_ZERO.items() if name in arguments or name not in idle}
 
 
-def as_argument(write: str, path: str, call: str) -> str:
-    """A line to write, as the call takes it; what it takes no argument for is for a config of one's own."""
+def as_argument(write: str, path: str, call: str, between: str = "=") -> str:
+    """A line to write, as the call takes it; what it takes no argument for is for a config of one's own. `between`: a
+    name and its value.
+    """
     pair, argument = PAIR.match(write), SPELLED[call].get(path)
     if pair is None:
         return write
     if argument is None or pair[1] != path.rpartition(".")[2]:
         return f"{write}, in a config of your own"
-    return f"{argument}={pair[2]}{write[pair.end() :]}"
+    return f"{argument}{between}{pair[2]}{write[pair.end() :]}"
 
 
 def _offload(

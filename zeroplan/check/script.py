@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
@@ -17,6 +18,8 @@ from zeroplan.check.finding import ADVICE, ERROR, Finding, Hit, named, said
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import DEEPSPEED, FILE, KIND, PRECISION, AccelerateConfig, is_launch
+from zeroplan.check.launch_files import read_beside
+from zeroplan.check.launch_options import OWN_NAME
 from zeroplan.check.launcher import Launch, launches, within
 from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, reached
 from zeroplan.check.openrlhf import OpenRLHF
@@ -97,9 +100,24 @@ def _started(
         older = of_older(word.text) if launch.config is word else ""
         return checked, f"{said(word.text)}, which is not there{older}"
     inner = _given(launch, file, setting, beside, made)
+    by_code = _by_code(launch, beside)
+    checked.findings += by_code.findings
+    checked.texts |= by_code.texts
     checked.findings += inner.findings + (of_processes if launch.config is None else [])  # its file names a config
     checked.texts |= inner.texts
     return replace(checked, notes=_of_launch(launch, file[0], document.name)), ""
+
+
+def _by_code(launch: Launch, beside: Beside) -> CheckedFiles:
+    """What the script that is started stops at as it hands on the config that it is given."""
+    from zeroplan.check.python_file import options_refused  # where such a script is there
+
+    is_handed = launch.config is not None and launch.script.endswith(".py")
+    file = read_beside(launch.script, beside) if is_handed else None
+    with suppress(SpecError):
+        stops = options_refused(*file, lambda name: OWN_NAME.fullmatch(f"--{name}") is not None) if file else []
+        return CheckedFiles(stops, {file[0]: file[1]} if file is not None and stops else {})
+    return CheckedFiles()
 
 
 def _of_launch(launch: Launch, file: str, script: str) -> list[str]:

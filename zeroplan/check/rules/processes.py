@@ -129,7 +129,7 @@ def whole_hosts(launch: Launch) -> Iterator[Hit]:
 
 def cut_off(launch: Launch) -> Iterator[Hit]:
     if launch.cut:
-        loses = "" if launch.named and launch.has_script else ERROR
+        loses = "" if launch.named and launch.script else ERROR
         what = f"the command ends before {named(launch.cut)}: a backslash goes on where nothing at all follows it"
         write = "no blank behind a backslash, and no comment or empty line within a command"
         yield Hit("ZP828", (), what, write, loses, offset=launch.start)

@@ -1,0 +1,167 @@
+"""What names of a Python file stand for: values that one line sets, defaults of options and classes, files that are
+read as JSON.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Container, Iterator
+from typing import Any, NamedTuple
+
+from zeroplan.check.kind import JSON
+
+CHANGING = ("update", "setdefault", "pop", "clear")
+OPENS = ("open", "Path")
+"""Calls whose first argument is the name of a file."""
+HERE = ("__file__", "getcwd")
+"""What the folder of a file is made of, which the rest of a path is seen from."""
+
+
+class Names(NamedTuple):
+    """What a reader of the file needs of them."""
+
+    constants: dict[str, ast.expr]
+    """Numbers, texts, switches and dicts, by the name that one line alone sets to them."""
+    defaults: dict[str, str]
+    """Names of files that options of the command line, and attributes of classes, have where nobody sets another."""
+    loaded: dict[str, ast.expr]
+    """The files that `json.load` makes a name of, where no line changes what was read."""
+    changed: dict[str, list[tuple[int, str]]]
+    """Where dicts are changed after they were written out: lines, by the name of the dict."""
+
+
+def names_of(tree: ast.Module) -> Names:
+    nodes = list(ast.walk(tree))
+    changed = _changed(nodes)
+    stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    stored.update(node.arg for node in nodes if isinstance(node, ast.arg))
+    once = {name for name, times in stored.items() if times == 1} - changed.keys()
+    return Names(_constants(nodes, once), _defaults(nodes), _loaded(nodes, once), changed)
+
+
+def _constants(nodes: list[ast.AST], once: Container[str]) -> dict[str, ast.expr]:
+    """`once`: names that one line alone sets, and none changes."""
+    return {name: value for name, value in _assigned(nodes) if name in once and _is_plain(value)}
+
+
+def _is_plain(value: ast.expr) -> bool:
+    is_scalar = isinstance(value, ast.Constant | ast.UnaryOp | ast.BinOp)
+    return is_scalar or pairs(value) is not None or path_parts(value) is not None
+
+
+def _assigned(nodes: list[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    for node in nodes:
+        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+        if isinstance(target, ast.Name):
+            assert isinstance(node, ast.Assign)
+            yield target.id, node.value
+
+
+def _defaults(nodes: list[ast.AST]) -> dict[str, str]:
+    """Of add_argument("--deepspeed_config", default=...), and of `deepspeed_config: str = ...` in a class."""
+    defaults: dict[str, str] = {}
+    for node in nodes:
+        stated = _of_option(node) if isinstance(node, ast.Call) else _of_class(node)
+        defaults |= {name: value for name, value in stated if value.lower().endswith(JSON)}
+    return defaults
+
+
+def _of_option(call: ast.Call) -> list[tuple[str, str]]:
+    if getattr(call.func, "attr", "") != "add_argument" or not call.args:
+        return []
+    option, default = _text(call.args[0]), _text(_argument(call, "default"))
+    return [(option.lstrip("-").replace("-", "_"), default)]
+
+
+def _of_class(node: ast.AST) -> list[tuple[str, str]]:
+    stated: list[tuple[str, str]] = []
+    for line in node.body if isinstance(node, ast.ClassDef) else ():
+        targets = getattr(line, "targets", [getattr(line, "target", None)])
+        value = getattr(line, "value", None)
+        default = _argument(value, "default") if isinstance(value, ast.Call) else value
+        stated += [(target.id, _text(default)) for target in targets if isinstance(target, ast.Name)]
+    return stated
+
+
+def _argument(call: ast.Call, name: str) -> ast.expr | None:
+    return next((one.value for one in call.keywords if one.arg == name), None)
+
+
+def _text(node: ast.AST | None) -> str:
+    value = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, str) else ""
+
+
+def _loaded(nodes: list[ast.AST], once: Container[str]) -> dict[str, ast.expr]:
+    """Of json.load(open(name)), of the file of a `with` around it, and of json.loads(Path(name).read_text())."""
+    loaded = {name: file for name, value in _assigned(nodes) if (file := _file(value, {})) is not None}
+    for node in nodes:
+        if isinstance(node, ast.With | ast.AsyncWith):
+            opened = {one.optional_vars.id: one.context_expr for one in node.items
+                      if isinstance(one.optional_vars, ast.Name)}  # fmt: skip
+            inside = _assigned([below for line in node.body for below in ast.walk(line)])
+            loaded |= {name: file for name, value in inside if (file := _file(value, opened)) is not None}
+    return {name: file for name, file in loaded.items() if name in once}
+
+
+def _file(value: ast.expr, opened: dict[str, ast.expr]) -> ast.expr | None:
+    """The name of the file that json.load, or json.loads, has its text of."""
+    name = getattr(value.func, "attr", "") if isinstance(value, ast.Call) else ""
+    if name not in ("load", "loads") or getattr(value.func.value, "id", "") != "json" or not value.args:  # type: ignore[attr-defined]
+        return None
+    source = value.args[0]  # type: ignore[attr-defined]
+    if isinstance(source, ast.Call) and getattr(source.func, "attr", "") in ("read", "read_text"):
+        source = source.func.value  # type: ignore[attr-defined]
+    source = opened.get(getattr(source, "id", ""), source)
+    if not isinstance(source, ast.Call):
+        return None
+    called = source.func
+    if getattr(called, "id", "") in OPENS and source.args:
+        return source.args[0]
+    return called.value if isinstance(called, ast.Attribute) and called.attr == "open" and not source.args else None
+
+
+def path_parts(node: ast.expr) -> list[ast.expr] | None:
+    """The parts behind the folder of the file itself, of os.path.join(os.path.dirname(__file__), ...), of
+    Path(__file__).parent / ..., and of str(...) of such; None for anything else.
+    """
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "str" and len(node.args) == 1:
+        return path_parts(node.args[0])
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        before = [] if _is_here(node.left) else path_parts(node.left)
+        return None if before is None else [*before, node.right]
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "join" and node.args and _is_here(node.args[0]):
+        return node.args[1:]
+    return None
+
+
+def _is_here(node: ast.expr) -> bool:
+    names = (getattr(one, "id", getattr(one, "attr", "")) for one in ast.walk(node))
+    return not isinstance(node, ast.BinOp) and any(name in HERE for name in names)
+
+
+def _changed(nodes: list[ast.AST]) -> dict[str, list[tuple[int, str]]]:
+    changed: dict[str, list[tuple[int, str]]] = {}
+    for node in nodes:
+        target: ast.AST | None = None
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            target = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
+            target = node.func.value
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        name = getattr(target, "id", getattr(target, "attr", None))
+        if name is not None:
+            changed.setdefault(name, []).append((node.lineno, f"what line {node.lineno} sets"))  # type: ignore[attr-defined]
+    return changed
+
+
+def pairs(node: ast.AST) -> list[tuple[Any, ast.AST, ast.expr]] | None:
+    """Names, their nodes and values of {...} or dict(...); None for anything else."""
+    if isinstance(node, ast.Dict):
+        return [(one.value if isinstance(one, ast.Constant) else None, one or value, value)
+                for one, value in zip(node.keys, node.values, strict=True)]  # fmt: skip
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
+        return [(one.arg, one, one.value) for one in node.keywords]
+    return None

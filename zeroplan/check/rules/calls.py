@@ -1,0 +1,138 @@
+"""Arguments that Accelerate's plugin and Lightning's strategy do not take, and strategies that Lightning has not."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from zeroplan.check.finding import ERROR, said
+from zeroplan.check.python_strategies import (
+    AIO,
+    CHECKPOINTING,
+    LIGHTNING_ZERO,
+    OF_LIGHTNING,
+    OF_PLUGIN,
+    OPTIMIZER,
+    PARAMETERS,
+    PLUGIN,
+    REGISTERED,
+    STRATEGY,
+)
+from zeroplan.check.rule import Example, Rule
+
+TAKEN: dict[str, tuple[str, ...]] = {
+    PLUGIN: (
+        *OF_PLUGIN, "hf_ds_config", "is_train_batch_min", "offload_optimizer_nvme_path", "offload_param_nvme_path",
+        "zero3_init_flag", "transformer_moe_cls_names", "enable_msamp", "msamp_opt_level",
+    ),
+    STRATEGY: (
+        *LIGHTNING_ZERO, *AIO, *CHECKPOINTING, *(one for one, _ in OPTIMIZER.values()),
+        *(one for one, _ in PARAMETERS.values()), "accelerator", "zero_optimization", "remote_device",
+        "offload_optimizer", "offload_parameters", "zero_allow_untested_optimizer", "logging_batch_size_per_gpu",
+        "config", "logging_level", "parallel_devices", "cluster_environment", "loss_scale", "initial_scale_power",
+        "loss_scale_window", "hysteresis", "min_loss_scale", "load_full_weights", "precision_plugin", "precision",
+        "process_group_backend", "timeout", "exclude_frozen_parameters",
+    ),
+}  # fmt: skip
+"""By call. The same in all releases from accelerate 0.21 to 1.15, and from lightning 1.9 to 2.6, but for arguments that
+came later: transformer_moe_cls_names, enable_msamp, timeout, exclude_frozen_parameters.
+"""
+PACKAGES = {
+    PLUGIN: ("accelerate",), **dict.fromkeys((STRATEGY, *OF_LIGHTNING),
+                                             ("lightning", "pytorch_lightning", "lightning_fabric")),
+}  # fmt: skip
+FABRIC, OF_FABRIC = "Fabric", "deepspeed_stage_1_offload"
+"""The strategy that Fabric alone has."""
+MEANT = {"config_file": "hf_ds_config", "deepspeed_config_file": "hf_ds_config", "ds_config": "hf_ds_config"}
+"""What Accelerate's file calls otherwise than the plugin."""
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "ZP843", ERROR, "An argument that DeepSpeedPlugin or DeepSpeedStrategy does not take",
+        "accelerate 1.15: utils/dataclasses.py, lightning 2.6.6: pytorch/strategies/deepspeed.py, run: TypeError",
+        Example("from accelerate import DeepSpeedPlugin\np = DeepSpeedPlugin(zero_stage=2, config_file='ds.json')\n",
+                file="train.py"),
+        Example("from accelerate import DeepSpeedPlugin\np = DeepSpeedPlugin(hf_ds_config='ds_config.json')\n",
+                file="train.py"),
+        "https://huggingface.co/docs/accelerate/package_reference/deepspeed",
+    ),
+    Rule(
+        "ZP844", ERROR, "A strategy that Lightning does not have",
+        "lightning 2.6.6: pytorch/strategies/deepspeed.py:register_strategies, run: ValueError",
+        Example("import lightning as L\nt = L.Trainer(strategy='deepspeed_stage3')\n", file="train.py"),
+        Example("import lightning as L\nt = L.Trainer(strategy='deepspeed_stage_3')\n", file="train.py"),
+        "https://lightning.ai/docs/pytorch/stable/advanced/model_parallel/deepspeed.html",
+    ),
+)  # fmt: skip
+
+
+class Refused(NamedTuple):
+    """A part of a call at which Python or the library stops."""
+
+    rule: str
+    node: ast.expr
+    message: str
+    write: str
+
+    @property
+    def takes(self) -> list[str]:
+        """Names of attributes that it is made of: deepspeed, of args.deepspeed."""
+        return [one.attr for one in ast.walk(self.node) if isinstance(one, ast.Attribute)]
+
+
+def refused_calls(tree: ast.Module) -> Iterator[Refused]:
+    """Those of a file, of what it imports of these packages."""
+    imported = _imported(tree)
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call):
+            name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            if name in PACKAGES and imported & set(PACKAGES[name]):
+                yield from _refused(call, name)
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    """Packages that a file imports, but for one whose class it writes itself."""
+    nodes = list(ast.walk(tree))
+    own = {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    modules += [one.name for node in nodes if isinstance(node, ast.Import) for one in node.names]
+    packages = {module.partition(".")[0] for module in modules}
+    return packages - {package for name in own & PACKAGES.keys() for package in PACKAGES[name]}
+
+
+def _refused(call: ast.Call, name: str) -> Iterator[Refused]:
+    if name in OF_LIGHTNING:
+        value = next((one.value for one in call.keywords if one.arg == "strategy"), None)
+        stated = getattr(value, "value", None)
+        if isinstance(value, ast.Constant) and (write := unknown_strategy(stated, name)):
+            yield Refused("ZP844", value, f"strategy {said(stated)} is none that Lightning has", f'strategy="{write}"')
+        return
+    for one in call.keywords:
+        if one.arg is not None and (what := unknown_argument(name, one.arg)) is not None:
+            yield Refused("ZP843", one.value, *what)
+
+
+def unknown_strategy(stated: object, call: str = FABRIC) -> str:
+    """The name to write in place of one of DeepSpeed's that Lightning has not; "" where it has it, or another's is
+    meant.
+    """
+    is_known = stated in REGISTERED and (call == FABRIC or stated != OF_FABRIC)
+    if not isinstance(stated, str) or not stated.startswith("deepspeed") or is_known:
+        return ""
+    near = difflib.get_close_matches(stated, REGISTERED.keys() - {OF_FABRIC}, n=1)
+    return near[0] if near else "deepspeed_stage_2"
+
+
+def unknown_argument(call: str, name: str) -> tuple[str, str] | None:
+    """Why a call stops at an argument, and what to write; None for one that it takes."""
+    if name in TAKEN[call]:
+        return None
+    near = difflib.get_close_matches(name, TAKEN[call], n=1, cutoff=0.8)
+    write = MEANT[name] if call == PLUGIN and name in MEANT else near[0] if near else ""
+    return f"{call} takes no {name}: a TypeError", f"{write}=..." if write else "delete it"
+
+
+CHECKS = ()
+"""None that asks a ds_config."""
