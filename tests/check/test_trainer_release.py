@@ -143,3 +143,26 @@ def test_a_path_of_another_machine_is_said(check_files, tmp_path):
     (tmp_path / "configs" / "ds.json").write_text('{"bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"}')
     text = "output_dir: o\nper_device_train_batch_size: 1\nbf16: true\ndeepspeed: /home/me/clone/configs/ds.json\n"
     assert "train.yaml: its deepspeed is configs/ds.json" in check_files({"train.yaml": text}).out
+
+
+LINE = "deepspeed train.py --output_dir o --bf16 --per_device_train_batch_size 1 --evaluation_strategy no --deepspeed ds.json\n"
+PARSER = "parser = HfArgumentParser((ModelArguments, TrainingArguments))\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "release", "severity"),
+    [
+        (PARSER, "4.51.0", "error"), (PARSER, "4.50.3", ""), (PARSER, "", "warning"), ("", "4.51.0", "warning"),
+        ("parser = argparse.ArgumentParser()\n", "4.51.0", "warning"),
+        (PARSER + "class TrainingArguments:\n    evaluation_strategy: str = 'no'\n", "4.51.0", ""),
+        (PARSER + "parser.parse_args_into_dataclasses(return_remaining_strings=True)\n", "4.51.0", "warning"),
+    ],
+)  # fmt: skip
+def test_options_of_a_release(check_files, code, release, severity):
+    """HfArgumentParser stops at an option that no dataclass has, unless it is to return what remains (run with 5.24)."""
+    ds = json.dumps({"bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"})
+    files = {"run.sh": LINE, "ds.json": ds, "train.py": code, "requirements.txt": f"transformers=={release}\n" if release else ""}
+    ran = check_files(files, "--format", "concise")
+    hits = [one for one in ran.out.splitlines() if "ZP833" in one]
+    assert len(hits) == bool(severity)
+    assert all(f" {severity} ZP833" in one and "write: --eval_strategy no" in one for one in hits)

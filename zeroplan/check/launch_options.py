@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from zeroplan.catalog.trainers.argument_history import ARGUMENTS, trl
 from zeroplan.catalog.trainers.swift_configs import PUTS
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL
 from zeroplan.check.arguments import DEFAULTS, OWN, YAML, Arguments
@@ -23,6 +24,8 @@ OF_LLAMA_FACTORY_ALONE = (FINETUNING, "use_unsloth", "lora_target", "quantizatio
 """Arguments that no other trainer has."""
 OF_ACCELERATOR = ("mixed_precision", "train_batch_size", "checkpointing_steps", "checkpoints_total_limit")
 """Arguments of scripts that are built on an Accelerator, as diffusers' are, and of none of the Trainer's."""
+GONE = ("eval_strategy", *(name for name, span in ARGUMENTS.items() if span.until and name != "tp_size"))
+"""Arguments by whose name a release of transformers is told; scripts have a tp_size of their own."""
 NO_CHECKPOINTING = "disable_gradient_checkpointing"
 """With which LLaMA-Factory does not checkpoint."""
 OWN_NAME = re.compile(r"--(?:ds|deepspeed)(?:[_-]?(?:config|cfg|conf|json|path|file|name))*", re.IGNORECASE)
@@ -63,10 +66,11 @@ def config_of(arguments: list[tuple[str, Word]]) -> tuple[Word | None, str]:
 
 
 def trainer_arguments(
-    document: Document, stated: list[tuple[str, Word]], tool: str, *, beside_a_file: bool
+    document: Document, stated: list[tuple[str, Word]], tool: str, code: str, *, beside_a_file: bool
 ) -> tuple[Arguments | None, tuple[str, ...]]:  # fmt: skip
     """TrainingArguments of these options, each at its place in the script, and those that are not known; `tool`: whose
     command takes them, or "" where an option has to tell that they are the Trainer's, or a file beside them does.
+    `code`: the script in Python, "" where it is not there.
     """
     members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
     if not tool and any(name in OF_LLAMA_FACTORY_ALONE for name, _word in members):
@@ -74,7 +78,7 @@ def trainer_arguments(
     own = {
         LLAMA_FACTORY: (*OF_LLAMA_FACTORY, NO_CHECKPOINTING), SWIFT: (*PUTS, *OLDER, "optimizer"), TRL: GENERATING,
     }.get(tool, ())  # fmt: skip
-    names = {KEY, *OWN, *DEFAULTS, *own}
+    names = {KEY, *OWN, *DEFAULTS, *own, *GONE, *((name for name in trl() if trl()[name].until) if tool == TRL else ())}
     bearing = [(name, word) for name, word in members if name in names]
     unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
     if not (tool or beside_a_file) and not any(name in OWN for name, _word in bearing):
@@ -82,8 +86,9 @@ def trainer_arguments(
     if not (tool or beside_a_file) and any(name in OF_ACCELERATOR for name, _word in members):
         return None, ()
     nodes = [_member(name, word) for name, word in bearing]
+    job = job_of(document, stated, tool, beside_a_file=beside_a_file)._replace(code=code)
     whole = Document(document.name, document.text, ValueNode(0, len(document.text), members=nodes))
-    return Arguments(whole, tool, job_of(document, stated, tool, beside_a_file=beside_a_file)), unknown
+    return Arguments(whole, tool, job), unknown
 
 
 def _member(name: str, word: Word) -> Member:

@@ -215,7 +215,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     by_file = script is not None and SWIFTS.search(script.text or "") is not None
     tool = SWIFT if by_file else TOOLS.get(launcher, "") or _tool_of(code, stated)
     arguments, unknown = trainer_arguments(
-        document, stated, tool, beside_a_file=training is not None or file is not None
+        document, stated, tool, code, beside_a_file=training is not None or file is not None
     )  # fmt: skip
     if "Accelerator(" in code and OF_TRAINER.search(code) is None:  # the arguments are the script's own
         arguments, unknown = None, ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -27,6 +28,9 @@ NEWEST_OF = {TRAINER: NEWEST, TRL: NEWEST, LLAMA_FACTORY: "5.6.0"}
 NEWEST_TRL, NEWEST_LLAMA_FACTORY = "1.16.0", "0.9.5"
 VALUES: dict[str, Mapping[str, Span]] = {"optim": OPTIMIZERS, "lr_scheduler_type": SCHEDULES}
 PYTHON = ".py"
+PARSES = re.compile(r"\bHfArgumentParser\((?:[^)]*\b)?(?:TrainingArguments|transformers\.)")
+"""Transformers' parser of command lines, of its own arguments or of a class that is made of them."""
+PAIR, QUOTES = re.compile(r"^(\w+): (\S+)$"), "\"'"
 NEAR = 0.8
 """How near a name is to the argument that may have been meant."""
 FILE = "output_dir: o\nper_device_train_batch_size: 1\nbf16: true\n%s\ndeepspeed: {bf16: {enabled: auto}, " \
@@ -63,9 +67,11 @@ def arguments_of_the_release(arguments: Arguments, releases: Stated) -> Iterator
     if tool not in NEWEST_OF:
         return
     release = stated or NEWEST_OF[tool]
-    is_sure = stated is not None and (tool == TRL or arguments.document.name.endswith(PYTHON))
+    code = "" if arguments.job is None else arguments.job.code
+    is_sure = stated is not None and (tool == TRL or arguments.document.name.endswith(PYTHON) or _is_strict(code))
     own = llama_factory() if tool == LLAMA_FACTORY else {}
     of_trainer = {name: span for name, span in ARGUMENTS.items() if name not in own}
+    of_trainer = {name: span for name, span in of_trainer.items() if name not in code}  # it may have its own
     yield from _unknown(arguments, of_trainer, ("transformers", release), ERROR if is_sure else WARNING)
     if tool == LLAMA_FACTORY and arguments.job is None:
         package = ("LLaMA-Factory", releases.llama_factory or NEWEST_LLAMA_FACTORY)
@@ -86,7 +92,13 @@ def _unknown(
     for name in arguments.document.config:
         if name in known and not known[name].is_in(package[1]):
             write = _line(arguments.document.config[name], known[name].write)
+            write = write if arguments.job is None else PAIR.sub(_as_option, write)
             yield Hit("ZP833", (name,), f"{name} {_when(known[name], *package)}", write, severity)
+
+
+def _is_strict(code: str) -> bool:
+    """Whether a script's parser is transformers' own, and takes all arguments: it stops at one that is not known."""
+    return PARSES.search(code) is not None and "return_remaining_strings" not in code
 
 
 def _line(value: object, template: str) -> str:
@@ -95,6 +107,11 @@ def _line(value: object, template: str) -> str:
     if not template or value is None or is_off or isinstance(value, dict | list) or is_interpolated(value):
         return "delete it"
     return template.format(said(value))
+
+
+def _as_option(match: re.Match[str]) -> str:
+    """An argument of a command's line, where a switch that is off stands for the text no."""
+    return f"--{match[1]} {'no' if match[2] == 'false' else match[2].strip(QUOTES)}"
 
 
 def _of_no_release(arguments: Arguments, own: Mapping[str, Span]) -> Iterator[Hit]:
