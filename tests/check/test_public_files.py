@@ -45,7 +45,7 @@ def test_what_runs(check, name, text):
     ("name", "text", "said"),
     [
         ("espnet.yaml", "ngpu: 1\nmax_epoch: 3\ndeepspeed_config: null\n", "keys of something else ('ngpu'"),
-        ("strategy.yaml", "_target_: lightning.pytorch.strategies.DeepSpeedStrategy\nzero_optimization: true\nstage: 2\n",
+        ("strategy.yaml", "_target_: lightning.pytorch.strategies.FSDPStrategy\nzero_optimization: true\nstage: 2\n",
          "a file that Hydra makes an object of ('_target_'"),
         ("wandb.yaml", "deepspeed: {value: null}\noutput_dir: {value: out}\nlearning_rate: {value: 1.0e-05}\n"
                        "per_device_train_batch_size: {value: 4}\n", "another tool's file ('deepspeed'"),
@@ -135,7 +135,7 @@ def test_what_lies_beside_a_config(check, name, text, said):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("ray job submit -- python3 -m openrlhf.cli.train_ppo_ray --zero_stage 3", "a script of OpenRLHF"),
+        ("ray job submit -- python3 -m openrlhf.cli.train_ppo_ray --zero_stage $STAGE", "a script of OpenRLHF"),
         ("python3 -m verl.trainer.main_ppo data.train_files=x", "a script of verl, which trains without DeepSpeed"),
     ],
 )  # fmt: skip

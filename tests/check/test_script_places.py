@@ -197,3 +197,26 @@ def test_nothing_above_is_sourced(name, check_script, tmp_path):
     (tmp_path / "secret.env").write_text("TOKEN=abc123\n")
     ran = check_script(f"source {name}\ndeepspeed --num_gpus 8 t.py --deepspeed $TOKEN\n")
     assert "abc123" not in ran.out + ran.err
+
+
+GOOD, BAD = ('{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization": {"stage": %d}}' % stage for stage in (2, 5))
+CHOICES = [
+    'if [ "$1" = big ]; then\n  CFG=b.json\nelse\n  CFG=a.json\nfi\n',
+    'CFG=a.json\n[ -n "$1" ] && CFG=b.json\n',
+    'case "$1" in\n  2) CFG=a.json ;;\n  3) CFG=b.json ;;\nesac\n',
+    'NAME=a\nif [ "$1" = big ]; then\n  NAME=b\nfi\nCFG=$NAME.json\n',
+    'CFG="${CFG:-}"\nif [ -z "$CFG" ]; then\n  CFG=a.json\n  if [ "$1" = 2 ]; then CFG=b.json; fi\nfi\n',
+]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_each_config_that_a_condition_decides_between(check_files, choice):
+    ran = check_files({"run.sh": f'{choice}deepspeed train.py --deepspeed_config "$CFG"\n', "a.json": GOOD, "b.json": BAD}, "--format", "concise")
+    assert ran.code == 1
+    assert "b.json:1:" in ran.out
+    assert not any("a.json" in line and " error " in line for line in ran.out.splitlines())
+
+
+def test_a_config_that_the_environment_may_decide(check_files):
+    ran = check_files({"run.sh": 'CFG="${CFG}"\ndeepspeed train.py --deepspeed_config "$CFG"\n', "a.json": GOOD})
+    assert ran.code == 2

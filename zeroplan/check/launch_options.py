@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from zeroplan.catalog.trainers.argument_history import ARGUMENTS, trl
@@ -13,6 +13,7 @@ from zeroplan.check.arguments import DEFAULTS, OWN, YAML, Arguments
 from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.kind import JSON
+from zeroplan.check.python_strategies import REGISTERED
 from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
 from zeroplan.check.rules.older import GENERATING
 from zeroplan.check.rules.refused_files import OLDER
@@ -63,6 +64,12 @@ def config_of(arguments: list[tuple[str, Word]]) -> tuple[Word | None, str]:
         if OWN_NAME.fullmatch(stated) and (word.text or "").lower().endswith((*JSON, *YAML)):
             return word, ANY
     return None, DEEPSPEED
+
+
+def strategy_of(stated: Iterable[tuple[str, Word]]) -> Word | None:
+    """The name of one of Lightning's strategies, of an option or of LightningCLI's or Hydra's argument."""
+    named = (word for name, word in stated if name.lstrip("-").rpartition(".")[2] == "strategy")
+    return next((word for word in named if word.text in REGISTERED and word.text != "deepspeed"), None)
 
 
 def trainer_arguments(

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL
-from zeroplan.check.arguments import Arguments
+from zeroplan.check.arguments import YAML, Arguments
 from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.kind import DEEPSPEED as KEY
+from zeroplan.check.kind import JSON
 from zeroplan.check.launch import KIND, OPTIONS, PROCESSES
 from zeroplan.check.launch_files import (
     arguments_of,
@@ -31,7 +32,15 @@ from zeroplan.check.launch_files import (
     sourced,
     training_file,
 )
-from zeroplan.check.launch_options import ANY, assignments, config_of, options_of, trainer_arguments, value_of
+from zeroplan.check.launch_options import (
+    ANY,
+    assignments,
+    config_of,
+    options_of,
+    strategy_of,
+    trainer_arguments,
+    value_of,
+)
 from zeroplan.check.launcher_parsers import RANKS, Parsed, parsed
 from zeroplan.check.launcher_refusal import Refusal, refusal
 from zeroplan.check.openrlhf import OpenRLHF, of_options
@@ -132,6 +141,10 @@ class Launch(NamedTuple):
     """The options of a command of OpenRLHF, which makes a config of them."""
     starts: bool = False
     """Whether it is DeepSpeed's own launcher with a script behind it."""
+    strategy: Word | None = None
+    """The name of one of Lightning's strategies."""
+    has_code: bool = False
+    """Whether the training script is there and speaks of DeepSpeed."""
     is_open: bool = False
     """Whether words that no line sets may name a config."""
 
@@ -153,9 +166,9 @@ def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[
     outer = commands(text, {**own, **slurm.variables}, VARIABLES, lambda file: sourced(file, beside))
     written: dict[str, Word] = {}
     every: list[Launch] = []
-    for command in outer:
+    for command in _each_of(outer):
         written |= _written(command)
-        several = (command, *inner_commands(command, VARIABLES))
+        several = (command, *_each_of(inner_commands(command, VARIABLES)))
         outermost, *inside = (_launch(document, one, slurm, within(one.folder, beside)) for one in several)
         elsewhere = any((word.text or "").rpartition("/")[2] in REMOTE for word in command.words)
         if outermost is not None and elsewhere:
@@ -163,7 +176,25 @@ def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[
         launched = (outermost, *(_started_by(outermost, one, elsewhere=elsewhere) for one in inside))
         every += [one._replace(written=one.named and written.get(one.named.text or "")) for one in launched if one]
     return [one for one in every
-            if one.named or one.is_open or one.starts or one.built or (one.cut and one.launcher in RANKS)]  # fmt: skip
+            if one.named or one.is_open or one.starts or one.built or one.strategy or one.has_code
+            or (one.cut and one.launcher in RANKS)]  # fmt: skip
+
+
+def _each_of(several: Iterable[Command]) -> Iterator[Command]:
+    """Each command, once for each file that a condition of the script decides between."""
+    for command in several:
+        at = next((at for at, word in enumerate(command.words) if _are_files(word.either)), None)
+        if at is None:
+            yield command
+            continue
+        for text in filter(None, command.words[at].either):
+            word = command.words[at]._replace(text=text, partly="")
+            yield command._replace(words=[*command.words[:at], word, *command.words[at + 1 :]])
+
+
+def _are_files(several: Sequence[str]) -> bool:
+    """Whether these are names of configs, but for one that may be empty before another is set."""
+    return any(several) and all(not each or each.lower().endswith((*JSON, *YAML)) for each in several)
 
 
 def _started_by(outer: Launch | None, inner: Launch | None, *, elsewhere: bool) -> Launch | None:
@@ -236,7 +267,8 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     gpus = ranks(launcher, own, environment, hosts, slurm.per_node)
     if accelerate is not None and "--num_processes" not in own:
         gpus = processes_of(accelerate.text, beside)
-    openrlhf = of_options(document, script, stated) if launcher in RANKS else None
+    openrlhf = of_options(document, script, stated) if launcher in (*RANKS, *PLAIN) else None
+    gpus = openrlhf.ranks if openrlhf is not None and openrlhf.is_by_ray else gpus
     return Launch(
         launcher, document.place(command.words[line.at].start).line, config, reader, accelerate, gpus,
         None if unknown else arguments, unknown, _overrides(of_accelerate),
@@ -247,6 +279,8 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         starts=launcher == "deepspeed" and script is not None and not _is_value(command, line),
         is_first=training is not None and training is first,
         built=openrlhf,
+        strategy=strategy_of([*stated, *assignments(line.script_words)]),
+        has_code=KEY in code.lower(),
         is_open=_may_name_one(command, line),
     )  # fmt: skip
 
@@ -339,7 +373,8 @@ def _tool_of(code: str, stated: Sequence[tuple[str, Word]]) -> str:
 def _by_another_name(launcher: str, rest: list[Word]) -> tuple[str, list[Word]]:
     """The launcher, and what follows it, of `python -m` and a module, and of `accelerate launch`; "" for its others."""
     if launcher.startswith("python") and [word.text for word in rest[:1]] == ["-m"] and rest[1:]:
-        return MODULES.get(rest[1].text or "", launcher), rest[2:]
+        module = MODULES.get(rest[1].text or "")
+        return (launcher, rest) if module is None else (module, rest[2:])
     if launcher == "accelerate-launch":
         return "accelerate", rest
     if launcher == "accelerate":

@@ -4,6 +4,7 @@ get_train_ds_config; names without a section are those of releases before 0.11).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -12,8 +13,13 @@ from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.launch_options import value_of
 from zeroplan.check.shell_variables import Word
 
-TRAINS = re.compile(r"(?:^|[./])train_(?:sft|dpo|rm|kto|kd|prm)(?:\.py)?$")
-"""Modules, and scripts of older releases, that one `deepspeed` starts; train_ppo_ray starts its own actors."""
+TRAINS = re.compile(r"(?:^|[./])train_(?:sft|dpo|rm|kto|kd|prm|(ppo_ray))(?:\.py)?$")
+"""Modules, and scripts of older releases, that `deepspeed` starts; train_ppo_ray starts its own ranks on Ray."""
+NODES, PER_NODE = ("actor_num_nodes", "actor.num_nodes"), ("actor_num_gpus_per_node", "actor.num_gpus_per_node")
+ENGINES = ("vllm_num_engines", "vllm.num_engines")
+OF_ENGINE = ("vllm_tensor_parallel_size", "vllm.tensor_parallel_size")
+COLOCATED, ASYNC = ("colocate_all_models", "train.colocate_all"), ("async_train", "train.async_enable")
+USUAL_RANKS = 8
 STAGE, MICRO_BATCH = ("zero_stage", "ds.zero_stage"), ("micro_train_batch_size", "train.micro_batch_size")
 BATCH, CLIPPING = ("train_batch_size", "train.batch_size"), ("max_norm",)
 OFFLOAD, PARTITION = ("adam_offload", "ds.adam_offload"), ("zpg", "ds.zpg")
@@ -46,6 +52,34 @@ class OpenRLHF:
     def __init__(self, document: Document, script: Word, stated: Sequence[tuple[str, Word]]) -> None:
         self.document, self.script = document, script
         self.stated = {name.lstrip("-"): word for name, word in stated}
+
+    @property
+    def is_by_ray(self) -> bool:
+        """Whether it starts its own ranks."""
+        match = TRAINS.search(self.script.text or "")
+        return match is not None and match[1] is not None
+
+    @property
+    def ranks(self) -> int | None:
+        """Those of the actor, which `train_ppo_ray` starts (cli/train_ppo_ray.py: 1 node of 8)."""
+        several = [self.number(NODES, 1), self.number(PER_NODE, USUAL_RANKS)]
+        return None if None in several else math.prod(one for one in several if one is not None)
+
+    def colocated(self) -> tuple[int, int] | None:
+        """Ranks of the actor, and those of vLLM's engines where they are to have the same GPUs: OpenRLHF stops where
+        they differ (0.11 cli/train_ppo_ray.py:train).
+        """
+        engines, each = self.number(ENGINES, 0), self.number(OF_ENGINE, 1)
+        together = self._value(COLOCATED) is True and self._value(ASYNC) is not True
+        if not self.is_by_ray or not together or not engines or not each or self.ranks is None:
+            return None
+        return self.ranks, engines * each
+
+    def number(self, names: Sequence[str], usual: int) -> int | None:
+        """A whole number that an option states; None for what is none, or not known."""
+        stated = next((self.stated[name] for name in names if name in self.stated), None)
+        value = usual if stated is None else value_of(stated.text or "")
+        return value if type(value) is int else None
 
     @property
     def is_known(self) -> bool:

@@ -58,7 +58,7 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
         except OtherKindError as error:
             others.append(error)
             continue
-        checked.findings += inner.findings
+        checked.findings += [one for one in inner.findings if one not in checked.findings]
         checked.texts |= inner.texts
         checked.notes += [f"{name}:{launch.line}: {note}" for note in inner.notes]
         left_out += [(f"{name}:{launch.line}", why)] if why else []
@@ -87,13 +87,9 @@ def _started(
     hits = (hit for rule in rules for hit in rule(launch) if is_current(hit, setting))
     of_processes = [placed(document, hit) for hit in hits]
     checked = CheckedFiles(of_processes if launch.config is not None or word is None else [])
-    if launch.built is not None and word is None:
-        checked.findings += _built(launch.built, replace(setting, gpus=setting.gpus or launch.gpus), made)
-        checked.notes.append(f"the config that OpenRLHF makes of these options{_on(launch)}")
-        return checked, ""
-    if word is None and (launch.cut or launch.is_open or launch.starts):
-        return checked, "arguments that no line sets, which may name a config" if launch.is_open else ""
-    if word is None or word.text is None or not _is_known(launch):
+    if word is None:
+        return _unnamed(launch, checked, document, setting, beside, made)
+    if word.text is None or not _is_known(launch):
         return checked, f"{_by_what(word)} what no line sets"
     file = _written(word.text, launch) or beside(word.text) or _of_package(word.text, launch)
     if file is None:
@@ -106,6 +102,46 @@ def _started(
     checked.findings += inner.findings + (of_processes if launch.config is None else [])  # its file names a config
     checked.texts |= inner.texts
     return replace(checked, notes=_of_launch(launch, file[0], document.name)), ""
+
+
+def _unnamed(
+    launch: Launch, checked: CheckedFiles, document: Document, setting: Setting, beside: Beside, made: Made
+) -> tuple[CheckedFiles, str]:  # fmt: skip
+    """Of a run whose line names no config: the one that is made of its options, or that its script has."""
+    setting = replace(setting, gpus=setting.gpus or launch.gpus)
+    inner: CheckedFiles | None = None
+    if launch.built is not None:
+        note = f"the config that OpenRLHF makes of these options{_on(launch)}"
+        inner = CheckedFiles(_built(launch.built, setting, made), notes=[note])
+    elif launch.strategy is not None:
+        inner = _of_strategy(launch.strategy, document, setting, beside, made)
+    elif launch.has_code:
+        inner = _in_code(launch, setting, beside, made)
+    if inner is not None:
+        return replace(inner, findings=checked.findings + inner.findings), ""
+    return checked, "arguments that no line sets, which may name a config" if launch.is_open else ""
+
+
+def _of_strategy(word: Word, document: Document, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+    """The config that Lightning makes of the name of a strategy."""
+    from zeroplan.check.yaml_strategies import check_strategy, named_strategy  # where such an option is there
+
+    checked = check_strategy(document, named_strategy(word), setting, beside, made)
+    return replace(checked, notes=[f"the config that Lightning makes of {word.text}"])
+
+
+def _in_code(launch: Launch, setting: Setting, beside: Beside, made: Made) -> CheckedFiles | None:
+    """The configs that the script which is started has, or names itself; None for none."""
+    from zeroplan.check.python_file import check_python  # where such a script is there
+
+    file = read_beside(launch.script, beside)
+    try:
+        checked = None if file is None else check_python(*file, setting, beside, made)
+    except SpecError:
+        return None
+    if checked is not None and file is not None:
+        checked.notes.insert(0, f"{file[0]}, started by {launch.launcher}{_on(launch)}, has or names the config")
+    return checked
 
 
 def _by_code(launch: Launch, beside: Beside) -> CheckedFiles:

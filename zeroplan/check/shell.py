@@ -35,6 +35,8 @@ CUT = re.compile(
 """How what was meant for a command goes on behind its end."""
 DEEPEST = 3
 """Files that read one another."""
+MOST_VALUES = 12
+"""Values of one variable that are told apart."""
 MOST_WORDS = 50_000
 """Words of a script that are looked at."""
 PREFIXES = ("export", "local", "exec", "time", "nohup", "then", "do", "else", "if", "!")
@@ -215,13 +217,24 @@ def _assign(
 
 
 def _either(before: list[Word], after: list[Word]) -> list[Word]:
-    """What a variable is known to be where a condition decides between two values: what both begin with."""
+    """What a variable is known to be where a condition decides between two values: what both begin with, or that it is
+    one of them.
+    """
     old, new = (" ".join(word.pieces for word in several) for several in (before, after))
     if not old or not new.startswith(old):
-        return [Word(None, 0, 0)]
+        return [Word(None, 0, 0, either=_values(before, after))]
     if len(after) > 1:
         return [*before, Word(None, 0, 0)]
     return [word_of(old + (" " if new[len(old)].isspace() else "") + UNKNOWN, 0, 0)]
+
+
+def _values(before: list[Word], after: list[Word]) -> tuple[str, ...]:
+    """All that a variable may be by the lines so far, where each value is one word."""
+    if len(before) != 1 or len(after) != 1:
+        return ()
+    old, new = (one.either or (() if one.text is None else (one.text,)) for one in (*before, *after))
+    several = dict.fromkeys((*old, *new))
+    return tuple(several) if old and new and len(several) <= MOST_VALUES else ()
 
 
 def _apart(words: list[Word]) -> Iterator[Word]:

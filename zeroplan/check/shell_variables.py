@@ -41,6 +41,8 @@ class Word(NamedTuple):
     end: int
     partly: str = ""
     """The text with `UNKNOWN` for each part that is not known; empty where all of it is known, or nothing."""
+    either: tuple[str, ...] = ()
+    """The texts between which a condition of the script decides, where that is all that is not known."""
 
     @property
     def pieces(self) -> str:
@@ -93,6 +95,23 @@ class Variables:
 
     def word(self, text: str, start: int, end: int) -> Word:
         """Without quotes, and with variables put in but for single quotes."""
+        word = self._word(text, start, end)
+        return word if word.text is not None else word._replace(either=self._either(text, start, end))
+
+    def _either(self, text: str, start: int, end: int) -> tuple[str, ...]:
+        """What a word may be by the one variable in it of which several values are known."""
+        names = {match[1] or match[2] for match in NAME.finditer(text, start, end)}
+        open_names = [name for name in names if any(word.text is None for word in self.values.get(name or "", ()))]
+        if len(open_names) != 1 or len(before := self.values[open_names[0]]) != 1:
+            return ()
+        name, texts = open_names[0], list[str | None]()
+        for each in before[0].either:
+            self.values[name] = [Word(each, 0, 0)]
+            texts.append(self._word(text, start, end).text)
+        self.values[name] = before
+        return () if None in texts else tuple(each for each in texts if each is not None)
+
+    def _word(self, text: str, start: int, end: int) -> Word:
         known: list[str] = []
         for part in _parts(text, start, end):
             put = part[1:] if part[:1] == "'" else self.put_in(part[1:])

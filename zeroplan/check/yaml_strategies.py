@@ -22,6 +22,7 @@ from zeroplan.check.python_reader import Literal, literal_of
 from zeroplan.check.python_strategies import PLUGIN, REGISTERED, STRATEGY, as_argument, built_config
 from zeroplan.check.rules.calls import unknown_argument, unknown_strategy
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, Setting
+from zeroplan.check.shell_variables import Word
 from zeroplan.errors import SpecError
 
 CLASS, OBJECT, ARGUMENTS = "class_path", "_target_", "init_args"
@@ -69,6 +70,12 @@ class Strategy(NamedTuple):
             first = words[0].value if words else place
             config = built_config(_call(self.call, words, first), self.call)
         return None if config is None else literal_of(document, config, self.call)
+
+
+def named_strategy(word: Word) -> Strategy:
+    """The one that an option of a command's line names."""
+    value = ValueNode(word.start, word.end, scalar=word.text)
+    return Strategy(KEY, STRATEGY, (), Member(KEY, word.start, word.end, value))
 
 
 def strategy_in(document: Document) -> Strategy | None:

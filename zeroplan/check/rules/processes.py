@@ -29,6 +29,10 @@ TRAINS = (
     "model_name_or_path: x\nfinetuning_type: full\noutput_dir: o\nbf16: true\ndeepspeed: {bf16: {enabled: auto}, "
     "zero_optimization: {stage: 2}, train_micro_batch_size_per_gpu: auto, gradient_accumulation_steps: auto}\n"
 )
+RAY_LINE = (
+    "ray job submit -- python3 -m openrlhf.cli.train_ppo_ray --actor_num_nodes 1 --actor_num_gpus_per_node 8 "
+    "--colocate_all_models --vllm_tensor_parallel_size 2 --zero_stage 3 --bf16 --vllm_num_engines %d\n"
+)
 SINGLE = "SWIFT_SINGLE_DEVICE_MODE"
 
 RULES: tuple[Rule, ...] = (
@@ -72,6 +76,12 @@ RULES: tuple[Rule, ...] = (
         Example("deepspeed --num_gpus 8 train.py --deepspeed ds.json --model <path to a model>\n", file="run.sh"),
         Example("deepspeed --num_gpus 8 train.py --deepspeed ds.json --model models/llama\n", file="run.sh"),
         "https://www.gnu.org/software/bash/manual/html_node/Redirections.html",
+    ),
+    Rule(
+        "ZP845", ERROR, "Ranks of OpenRLHF's actor and vLLM's engines that are to share their GPUs and differ",
+        "OpenRLHF 0.11: cli/train_ppo_ray.py:train: read",
+        Example(RAY_LINE % 2, file="run.sh"), Example(RAY_LINE % 4, file="run.sh"),
+        "https://openrlhf.readthedocs.io/en/latest/hybrid_engine.html",
     ),
     Rule(
         "ZP842", ERROR, "Line ends of Windows in a script", "run in bash 5: command not found",
@@ -176,8 +186,16 @@ def placeholders(text: str) -> Iterator[Hit]:
         yield Hit("ZP841", (), what, "what it stands for", offset=match.start(group) - 1)
 
 
+def colocated(launch: Launch) -> Iterator[Hit]:
+    shared = None if launch.built is None else launch.built.colocated()
+    if shared is not None and shared[0] != shared[1]:
+        what = f"{shared[0]} ranks of the actor, and {shared[1]} of vLLM's engines on the same GPUs: OpenRLHF stops"
+        yield Hit("ZP845", (), what, "engines * tensor_parallel_size = the actor's nodes * GPUs of each",
+                  offset=launch.start)  # fmt: skip
+
+
 PROCESS_CHECKS = (
-    of_swift, of_llama_factory, of_launcher, whole_hosts, cut_off, behind_local_rank, trains_nothing,
+    colocated, of_swift, of_llama_factory, of_launcher, whole_hosts, cut_off, behind_local_rank, trains_nothing,
 )  # fmt: skip
 CHECKS = ()
 """None that asks a ds_config."""

@@ -28,7 +28,7 @@ NEWEST_OF = {TRAINER: NEWEST, TRL: NEWEST, LLAMA_FACTORY: "5.6.0"}
 NEWEST_TRL, NEWEST_LLAMA_FACTORY = "1.16.0", "0.9.5"
 VALUES: dict[str, Mapping[str, Span]] = {"optim": OPTIMIZERS, "lr_scheduler_type": SCHEDULES}
 PYTHON = ".py"
-PARSES = re.compile(r"\bHfArgumentParser\((?:[^)]*\b)?(?:TrainingArguments|transformers\.)")
+PARSES = re.compile(r"\bTrlParser\(|\bHfArgumentParser\([^)]*(?:TrainingArguments|transformers\.|\b\w+Config\b)")
 """Transformers' parser of command lines, of its own arguments or of a class that is made of them."""
 PAIR, QUOTES = re.compile(r"^(\w+): (\S+)$"), "\"'"
 NEAR = 0.8
@@ -68,7 +68,8 @@ def arguments_of_the_release(arguments: Arguments, releases: Stated) -> Iterator
         return
     release = stated or NEWEST_OF[tool]
     code = "" if arguments.job is None else arguments.job.code
-    is_sure = stated is not None and (tool == TRL or arguments.document.name.endswith(PYTHON) or _is_strict(code))
+    is_strict = _is_strict(code) if code else tool == TRL
+    is_sure = stated is not None and (is_strict or arguments.document.name.endswith(PYTHON))
     own = llama_factory() if tool == LLAMA_FACTORY else {}
     of_trainer = {name: span for name, span in ARGUMENTS.items() if name not in own}
     of_trainer = {name: span for name, span in of_trainer.items() if name not in code}  # it may have its own
@@ -78,8 +79,8 @@ def arguments_of_the_release(arguments: Arguments, releases: Stated) -> Iterator
         yield from _unknown(arguments, own, package, WARNING if releases.llama_factory is None else ERROR)
         yield from _of_no_release(arguments, own)
     if tool == TRL:
-        of_trl = {name: span for name, span in trl().items() if name not in trainer()}
-        severity = WARNING if releases.trl is None else ERROR
+        of_trl = {name: span for name, span in trl().items() if name not in trainer() and name not in code}
+        severity = ERROR if releases.trl is not None and is_strict else WARNING
         yield from _unknown(arguments, of_trl, ("trl", releases.trl or NEWEST_TRL), severity)
     for name, known in VALUES.items():
         yield from _value(arguments, name, known, release, is_stated=stated is not None)
