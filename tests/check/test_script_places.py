@@ -199,7 +199,8 @@ def test_nothing_above_is_sourced(name, check_script, tmp_path):
     assert "abc123" not in ran.out + ran.err
 
 
-GOOD, BAD = ('{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization": {"stage": %d}}' % stage for stage in (2, 5))
+GOOD = CONFIG.replace("24", "32")
+BAD = GOOD.replace("2}", "5}")
 CHOICES = [
     'if [ "$1" = big ]; then\n  CFG=b.json\nelse\n  CFG=a.json\nfi\n',
     'CFG=a.json\n[ -n "$1" ] && CFG=b.json\n',

@@ -55,3 +55,27 @@ def test_ranks_on_ray(check_files, options, rule):
     ran = check_files({"run.sh": f"{RAY}{options}\n"}, *CONCISE)
     assert ran.code == bool(rule)
     assert rule in ran.out
+
+
+OWN_KEY = "name: x\npaths:\n  model: m.yaml\n  deepspeed: ds.json\n"
+BAD = '{"train_batch_size": 8, "zero_optimization": {"stage": 5}}'
+
+
+def test_a_program_that_names_a_config_by_a_key_of_its_own(check_files):
+    ran = check_files({"own.yaml": OWN_KEY, "ds.json": BAD}, *CONCISE)
+    assert ran.code == 1
+    assert "ds.json:1:" in ran.out
+    assert "paths.deepspeed is ds.json" in check_files({"own.yaml": OWN_KEY, "ds.json": BAD}).out
+
+
+def test_such_a_file_without_the_config(check_files, tmp_path):
+    ran = check_files({"own.yaml": OWN_KEY.replace("ds.json", "elsewhere.json")})
+    assert ran.code == 2
+    assert 'paths.deepspeed: "elsewhere.json", which is not there' in ran.err
+
+
+def test_a_script_that_is_given_such_a_file(check_files):
+    line = "deepspeed --num_gpus 8 --module own.train --config own.yaml\n"
+    assert check_files({"run.sh": line, "own.yaml": OWN_KEY, "ds.json": BAD}, *CONCISE).code == 1
+    section = "sft:\n  output_dir: o\n  per_device_train_batch_size: 1\n  bf16: true\n  deepspeed: ds.json\n"
+    assert check_files({"run.sh": line, "own.yaml": section, "ds.json": BAD}, *CONCISE).code == 1

@@ -10,8 +10,8 @@ from zeroplan.check.accelerate_file import Overrides, check_launch
 from zeroplan.check.arguments import YAML, Arguments
 from zeroplan.check.check import check
 from zeroplan.check.document import Beside, Document
-from zeroplan.check.finding import WARNING, Finding
-from zeroplan.check.inner import Inner, inner
+from zeroplan.check.finding import WARNING, Finding, said
+from zeroplan.check.inner import Inner, inner, named_in
 from zeroplan.check.interpolated import known_of
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import (
@@ -25,7 +25,7 @@ from zeroplan.check.kind import (
     read_document,
 )
 from zeroplan.check.launch import AccelerateConfig
-from zeroplan.check.named_config import EXPECTED, CheckedFiles, Made, check_json
+from zeroplan.check.named_config import EXPECTED, CheckedFiles, Made, check_json, reached
 from zeroplan.check.partly_known import of_interpolated
 from zeroplan.check.python_reader import is_python
 from zeroplan.check.setting import DEEPSPEED as RAW
@@ -117,7 +117,21 @@ def _of_another(document: Document, setting: Setting, beside: Beside, made: Made
         from zeroplan.check.yaml_strategies import check_strategy  # where there is such a file
 
         return check_strategy(document, strategy, setting, beside, made)
+    if (named_one := named_in(document)) is not None:
+        return _of_named(document, named_one, setting, beside, made)
     raise not_a_config(document, EXPECTED)
+
+
+def _of_named(
+    document: Document, stated: tuple[str, str], setting: Setting, beside: Beside, made: Made
+) -> CheckedFiles:  # fmt: skip
+    """The config that a program's file names by a key of its own."""
+    path, name = stated
+    if (file := beside(name)) is None:
+        raise SpecError(document.name, f"{path}: {said(name)}, which is not there", "a ds_config.json")
+    findings, text = reached(*file, setting, made)
+    texts = {document.name: document.text, file[0]: text}
+    return CheckedFiles(findings, texts, [f"{document.name}: its {path} is {file[0]}"])
 
 
 def strategy_of(document: Document) -> Strategy | None:

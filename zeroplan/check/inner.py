@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from zeroplan.check.arguments import has_own
 from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.kind import DEEPSPEED, JSON, OWN_KEYS, all_are_keys, is_config, is_others
 
+OWN_NAME = re.compile(r"(?:ds|deepspeed)(?:[_-]?(?:config|cfg|conf|json|path|file|name))*", re.IGNORECASE)
+"""What programs call an option, or a key, of their own that names a ds_config."""
 DEEPEST = 4
 """Sections within one another: trainer.strategy.init_args.config of Lightning's."""
 
@@ -37,6 +40,15 @@ def _inner(document: Document, node: ValueNode, path: str, depth: int) -> Inner 
         if depth < DEEPEST and (deeper := _inner(document, member.node, below, depth + 1)) is not None:
             return deeper
     return None
+
+
+def named_in(document: Document) -> tuple[str, str] | None:
+    """Where such a file names a config by a key of its own, as paths.deepspeed, and the name; None where none is."""
+    if is_others(document.config):
+        return None
+    named = ((".".join(path), member.node.scalar) for path, member in document.walk()
+             if len(path) <= DEEPEST and OWN_NAME.fullmatch(member.name))  # fmt: skip
+    return next((one for one in named if isinstance(one[1], str) and one[1].lower().endswith(JSON)), None)
 
 
 def _what(member: Member) -> bool | None:

@@ -11,6 +11,7 @@ from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.catalog.trainers.trl_configs import own_launch
 from zeroplan.check.arguments import YAML, Arguments, has_own
 from zeroplan.check.document import Beside, Document
+from zeroplan.check.inner import inner, named_in
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import JSON, Kind, kind_of, read_document
 from zeroplan.check.launch import AccelerateConfig, is_launch
@@ -76,6 +77,13 @@ def arguments_of(document: Document | None) -> Arguments | None:
 
 def _are_arguments(document: Document) -> bool:
     return has_own(document.config) or tool_of(document.config) is not None
+
+
+def holds_config(document: Document | None) -> bool:
+    """Whether a program's own file has a config in a section of it, or names one by a key of its own."""
+    if document is None or kind_of(document) is not Kind.OTHER:
+        return False
+    return inner(document) is not None or named_in(document) is not None
 
 
 def processes_of(name: str | None, beside: Beside) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from zeroplan.catalog.trainers.swift_configs import PUTS
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL
 from zeroplan.check.arguments import DEFAULTS, OWN, YAML, Arguments
 from zeroplan.check.document import Document, Member, ValueNode
+from zeroplan.check.inner import OWN_NAME
 from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.kind import JSON
 from zeroplan.check.python_strategies import REGISTERED
@@ -29,8 +29,6 @@ GONE = ("eval_strategy", *(name for name, span in ARGUMENTS.items() if span.unti
 """Arguments by whose name a release of transformers is told; scripts have a tp_size of their own."""
 NO_CHECKPOINTING = "disable_gradient_checkpointing"
 """With which LLaMA-Factory does not checkpoint."""
-OWN_NAME = re.compile(r"--(?:ds|deepspeed)(?:[_-]?(?:config|cfg|conf|json|path|file|name))*", re.IGNORECASE)
-"""What training scripts call an option of their own that names a ds_config."""
 CONFIG = {"--deepspeed": TRAINER, "--deepspeed_config": DEEPSPEED}
 """Options of a training script that name a ds_config, and who reads it: the Trainer's, and DeepSpeed's own
 (deepspeed.add_config_arguments).
@@ -61,7 +59,8 @@ def config_of(arguments: list[tuple[str, Word]]) -> tuple[Word | None, str]:
             if stated == name and word.text != "":
                 return word, CONFIG[name]
     for stated, word in arguments:
-        if OWN_NAME.fullmatch(stated) and (word.text or "").lower().endswith((*JSON, *YAML)):
+        is_own = stated.startswith("--") and OWN_NAME.fullmatch(stated[2:]) is not None
+        if is_own and (word.text or "").lower().endswith((*JSON, *YAML)):
             return word, ANY
     return None, DEEPSPEED
 

@@ -11,12 +11,12 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL
+from zeroplan.catalog.trainers.tools import SWIFT, TRL
 from zeroplan.check.arguments import YAML, Arguments
+from zeroplan.check.command_line import TOOLS, CommandLine
 from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.kind import JSON
@@ -25,6 +25,7 @@ from zeroplan.check.launch_files import (
     arguments_of,
     code_of,
     first_file,
+    holds_config,
     is_config_file,
     named_document,
     processes_of,
@@ -41,7 +42,7 @@ from zeroplan.check.launch_options import (
     trainer_arguments,
     value_of,
 )
-from zeroplan.check.launcher_parsers import RANKS, Parsed, parsed
+from zeroplan.check.launcher_parsers import RANKS
 from zeroplan.check.launcher_refusal import Refusal, refusal
 from zeroplan.check.openrlhf import OpenRLHF, of_options
 from zeroplan.check.python_calls import OF_TRL
@@ -60,21 +61,12 @@ from zeroplan.check.setting import ACCELERATE
 from zeroplan.check.shell import Command, commands, cut_off, inner_commands
 from zeroplan.check.shell_variables import Word
 
-LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3", "swift", "trl",
-             "llamafactory-cli", "axolotl", "accelerate-launch")  # fmt: skip
-PYTHON = re.compile(r"python3\.\d+")
-TOOLS = {"swift": SWIFT, "trl": TRL, "llamafactory-cli": LLAMA_FACTORY}
-"""Commands that take the Trainer's arguments with defaults of their own."""
 OF_TRAINER = re.compile(rf"TrainingArguments|TrlParser|{OF_TRL.pattern}|\b(?!PPO)\w*Trainer\(")
 """What a script has that takes the Trainer's arguments."""
 OF_TRL_ALONE = ("--num_generations", "--max_completion_length", "--max_prompt_length", "--reward_funcs", "--use_vllm")
 """Options that TRL's arguments have beside the Trainer's."""
 SWIFTS = re.compile(r"(?:^|[/.])swift[/.]cli[/.](?:sft|pt|rlhf)(?:\.py)?$")
 """The files and modules that `swift` starts itself."""
-MODULES = {
-    "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
-    "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed",
-}  # fmt: skip
 REMOTE = ("srun", "mpirun", "mpiexec", "ssh", "pdsh", "clush", "parallel-ssh")
 """What starts a shell on other hosts."""
 OF_ITSELF = ("0", "BASH_SOURCE", "BASH_SOURCE[0]")
@@ -225,7 +217,7 @@ def _names(folder: str, name: str) -> list[str]:
 
 def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) -> Launch | None:
     """None for a command that starts no training."""
-    line = _Line.of(command)
+    line = CommandLine.of(command)
     if line is None:
         return None
     launcher, own, script = line.launcher, line.own, line.script
@@ -253,6 +245,8 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     if file is not None:
         arguments = replace(file, command_line=arguments)
         training = word if training is not None or file.document.config.get(KEY) else None
+    if training is None and file is None and holds_config(named):
+        training = word
     training = training if config is None else None
     of_accelerate = own if launcher == "accelerate" else {}
     accelerate = dict(stated).get("--accelerate_config") if launcher == "trl" else of_accelerate.get("--config_file")
@@ -285,60 +279,20 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     )  # fmt: skip
 
 
-def _may_name_one(command: Command, line: _Line) -> bool:
+def _may_name_one(command: Command, line: CommandLine) -> bool:
     """Whether words that no line sets may name a config; what an option before it has as its value starts nothing."""
     starts = line.launcher in RANKS and not _is_value(command, line)
     return starts and any(word.text is None and not word.partly.startswith("-") for word in line.script_words)
 
 
-def _is_value(command: Command, line: _Line) -> bool:
+def _is_value(command: Command, line: CommandLine) -> bool:
     """Whether the launcher's name stands where an option's value may."""
     before = command.words[line.at - 1].text if line.at else ""
     return before is None or before.startswith("--")
 
 
-class _Line(NamedTuple):
-    """The parts of a command that starts something."""
-
-    at: int
-    """Which of its words is the launcher."""
-    launcher: str
-    parsed: Parsed
-    """The launcher's own options, as its parser has them."""
-    own: dict[str, Word]
-    """Those options by name, as they stand on the line where the parser refuses it, or cannot tell where they end."""
-    script: Word | None
-    script_words: list[Word]
-    """What follows the script, or what srun or mpirun starts."""
-
-    @property
-    def command(self) -> str:
-        """The word behind a tool."""
-        return (self.script_words[0].text or "") if self.launcher in TOOLS and self.script_words else ""
-
-    @classmethod
-    def of(cls, command: Command) -> _Line | None:
-        words = command.words
-        at = _first_launcher(words)
-        if at == len(words):
-            return None
-        launcher, rest = (words[at].text or "").rpartition("/")[2], words[at + 1 :]
-        if launcher in ("srun", "mpirun"):
-            own = dict(options_of(rest[: _first_launcher(rest)]))
-            return cls(at, launcher, Parsed({}), own, None, rest)
-        launcher, rest = _by_another_name(launcher, rest)
-        if not launcher:
-            return None
-        script = _script(rest)
-        stated, behind = (rest, rest) if script is None else (rest[:script], rest[script + 1 :])
-        where, own, parts = None if script is None else rest[script], dict(options_of(stated)), parsed(launcher, rest)
-        if parts.is_whole:
-            own = {f"--{name}": Word(value, 0, 0) for name, value in parts.options.items()}
-        return cls(at, launcher, parts, own, where, behind)
-
-
 def _environment(
-    command: Command, line: _Line, stated: Sequence[tuple[str, Word]], file: Arguments | None
+    command: Command, line: CommandLine, stated: Sequence[tuple[str, Word]], file: Arguments | None
 ) -> Environment:  # fmt: skip
     """The variables that decide how many processes start, of a file, of the script, and of `env A=1` in front."""
     before = ((word.text or "").partition("=") for word in command.words[: line.at])
@@ -370,33 +324,8 @@ def _tool_of(code: str, stated: Sequence[tuple[str, Word]]) -> str:
     return TRL if any(name in OF_TRL_ALONE for name, _ in stated) else ""
 
 
-def _by_another_name(launcher: str, rest: list[Word]) -> tuple[str, list[Word]]:
-    """The launcher, and what follows it, of `python -m` and a module, and of `accelerate launch`; "" for its others."""
-    if launcher.startswith("python") and [word.text for word in rest[:1]] == ["-m"] and rest[1:]:
-        module = MODULES.get(rest[1].text or "")
-        return (launcher, rest) if module is None else (module, rest[2:])
-    if launcher == "accelerate-launch":
-        return "accelerate", rest
-    if launcher == "accelerate":
-        return (launcher if rest and rest[0].text == "launch" else ""), rest[1:]
-    return launcher, rest
-
-
 def _below(launcher: str, inner: Launch | None, tasks: int | None) -> Launch | None:
     """What `srun` or `mpirun` starts: as many processes as there are tasks, where each is one rank."""
     if inner is not None and inner.launcher in OF_ENVIRONMENT and not inner.environment:
         return inner._replace(launcher=launcher, gpus=None)
     return inner and inner._replace(gpus=tasks if inner.launcher in PLAIN else inner.gpus, is_below=True)
-
-
-def _first_launcher(words: Sequence[Word]) -> int:
-    """Where what srun or mpirun starts begins."""
-    named = ((at, (word.text or "").rpartition("/")[2]) for at, word in enumerate(words))
-    return next((at for at, name in named if name in LAUNCHERS or PYTHON.fullmatch(name)), len(words))
-
-
-def _script(words: Sequence[Word]) -> int | None:
-    """Where the training script, or the module that is run as one, stands behind a launcher's own options."""
-    scripts = (at for at, word in enumerate(words) if (word.text or "").endswith(".py"))
-    modules = (at + 1 for at, word in enumerate(words) if word.text in ("-m", "--module"))
-    return min((*islice(scripts, 1), *islice(modules, 1)), default=None)

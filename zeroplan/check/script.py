@@ -15,11 +15,11 @@ from zeroplan.check.check import MOST, check, is_current, placed
 from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.files import check_config_file
 from zeroplan.check.finding import ADVICE, ERROR, Finding, Hit, named, said
+from zeroplan.check.inner import OWN_NAME
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import DEEPSPEED, FILE, KIND, PRECISION, AccelerateConfig, is_launch
 from zeroplan.check.launch_files import read_beside
-from zeroplan.check.launch_options import OWN_NAME
 from zeroplan.check.launcher import Launch, launches, within
 from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, reached
 from zeroplan.check.openrlhf import OpenRLHF
@@ -151,7 +151,7 @@ def _by_code(launch: Launch, beside: Beside) -> CheckedFiles:
     is_handed = launch.config is not None and launch.script.endswith(".py")
     file = read_beside(launch.script, beside) if is_handed else None
     with suppress(SpecError):
-        stops = options_refused(*file, lambda name: OWN_NAME.fullmatch(f"--{name}") is not None) if file else []
+        stops = options_refused(*file, lambda name: OWN_NAME.fullmatch(name) is not None) if file else []
         return CheckedFiles(stops, {file[0]: file[1]} if file is not None and stops else {})
     return CheckedFiles()
 
