@@ -238,3 +238,31 @@ def test_files_of_others_by_name(check_files, name, text, what):
 
 def test_blanks_at_the_end_of_a_key_are_seen(check_files):
     assert '"fp16 " is no key of' in check_files({"a.json": '{"train_batch_size": 8, "fp16 ": {"enabled": true}}'}).out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "finding"),
+    [
+        ("hostfile", "worker-1 slots=8\n# none\n\nworker-2 slots=4 max_slots=8\n", ""), ("hosts", "a slots=4\nb slots=4\n", ""),
+        ("myhostfile", "worker-1 slots=8\nworker-2:8\n", "myhostfile:2:1: error ZP846"),
+        ("hosts", "a slots=4\na slots=4\n", "hosts:2:1: error ZP846"), ("hostfile", "# none\n", "hostfile:1:1: error ZP846"),
+    ],
+)  # fmt: skip
+def test_hostfiles(check_files, name, text, finding):
+    """ValueError of fetch_hostfile (deepspeed 0.19.8): a bad entry, multiple entries, empty."""
+    ran = check_files({name: text}, "--format", "concise")
+    assert ran.code == bool(finding)
+    assert finding in ran.out
+
+
+def test_what_speaks_of_hosts(check_files):
+    assert check_files({"README.md": "worker-1 slots=8\n"}).code == 2
+
+
+@pytest.mark.parametrize(("text", "code"), [("distributed_type: DEEPSPEED: x\n", 1), ("deepspeed: ds.json\n  a: 1\n", 1), ("name: a: b\n", 2)])
+def test_yaml_that_is_none(check_files, text, code):
+    """yaml.safe_load of Accelerate and the trainers stops."""
+    ran = check_files({"a.yaml": text}, "--format", "concise")
+    assert ran.code == code
+    assert "text that is not YAML" in ran.out + ran.err
+    assert ("error ZP101" in ran.out) == (code == 1)

@@ -230,7 +230,7 @@ def test_an_optimizer_of_another_tool(check, text):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("hosts", "a slots=4\nb slots=4\n", "a hostfile, which --hostfile takes"), ("Dockerfile", "FROM x\nRUN y\n", "a Dockerfile"),
+        ("Dockerfile", "FROM x\nRUN y\n", "a Dockerfile"),
         ("README.md", "# x\n", "Markdown"), ("x.ipynb.txt", "words\n", "a notebook"), ("notes", "words and words\n", "neither JSON nor YAML"),
     ],
 )  # fmt: skip

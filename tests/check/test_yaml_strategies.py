@@ -101,3 +101,19 @@ def test_the_option_that_a_script_hands_to_such_a_call(check_files):
     assert "train.py:2:" in check_files({**files, "train.py": code}).out
     other = PLUGIN % "zero_stage=3, config_file=args.other"
     assert check_files({**files, "train.py": other}, "--fail-on", "error").code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "trainer:\n  gpus: 8\n  strategy: deepspeed_stage_2\n"),
+        ("a.yaml", "_target_: pytorch_lightning.Trainer\nstrategy: deepspeed_stage_2\ngpus: 8\n"),
+        ("a.yaml", CLASS + "  gpus: 8\n"),
+        ("a.py", "import pytorch_lightning as pl\nt = pl.Trainer(gpus=8, strategy='deepspeed_stage_2')\n"),
+    ],
+)
+def test_what_the_trainer_of_lightning_2_no_longer_takes(check_files, name, text):
+    """In pytorch-lightning 1.9.5's Trainer.__init__, and not in 2.0.9's; which is meant the file does not say."""
+    ran = check_files({name: text}, "--format", "concise", "--fail-on", "error")
+    assert ran.code == 0
+    assert "warning ZP843: Trainer takes no gpus since lightning 2.0" in ran.out

@@ -8,8 +8,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from zeroplan.errors import SpecError
+
 Beside = Callable[[str], tuple[str, str] | None]
 """Name and text of a file that another names; None where it is not there."""
+
+
+class NotYamlError(SpecError):
+    """Text at which PyYAML stops, with the place."""
+
+    def __init__(self, name: str, position: Position | None, why: str, expected: str) -> None:
+        place = f"{name}:{position.line}:{position.column}" if position else name
+        super().__init__(place, f"text that is not YAML ({why})", expected)
+        self.position = position or Position(1, 1)
 
 
 class Position(NamedTuple):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from zeroplan.check.accelerate_file import Overrides, check_launch
 from zeroplan.check.arguments import YAML, Arguments
-from zeroplan.check.check import check
-from zeroplan.check.document import Beside, Document
+from zeroplan.check.check import UNREADABLE, check
+from zeroplan.check.document import Beside, Document, NotYamlError
 from zeroplan.check.finding import WARNING, Finding, said
 from zeroplan.check.inner import Inner, inner, named_in
 from zeroplan.check.interpolated import known_of
@@ -28,6 +28,7 @@ from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.named_config import EXPECTED, CheckedFiles, Made, check_json, reached
 from zeroplan.check.partly_known import of_interpolated
 from zeroplan.check.python_reader import is_python
+from zeroplan.check.rules import RULES
 from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.check.setting import TRAINER, Setting, guessed
 from zeroplan.check.training_file import check_training
@@ -43,6 +44,8 @@ LOG = re.compile(
     re.MULTILINE,
 )
 """How a line of a log begins: of DeepSpeed, torchrun, Python, a rank, a logger, the Trainer."""
+OF_DEEPSPEED = re.compile(r"^\s*(?:deepspeed\w*|distributed_type|zero_optimization)\s*:", re.MULTILINE)
+"""A key of YAML that has, or names, a config."""
 EARLY = 50_000
 """Letters of a log that such a line is looked for in."""
 PUT_IN = {"ZP203": "puts nothing in", "ZP309": "puts nothing in", "ZP602": "does not take it out"}
@@ -61,13 +64,25 @@ def check_config_file(
     if (not text.lstrip().startswith("{") or text.startswith("{'")) and LOG.search(text[:EARLY]):
         raise SpecError(name, "a log", EXPECTED, f"zeroplan observe {name} --params ... --stage ...")
     if is_yaml(name, text):
-        document = read_document(name, text, EXPECTED)
+        try:
+            document = read_document(name, text, EXPECTED)
+        except NotYamlError as error:
+            if OF_DEEPSPEED.search(text) is None:
+                raise
+            return CheckedFiles([_unreadable(name, error)], {name: text})
     elif (other := other_json(name, text)) is None:
         return CheckedFiles(check_json(name, text, setting, made), {name: text})
     else:
         document = other
     checked = _of_kind(document, setting, beside, made, overrides)
     return replace(checked, findings=[_without_edits(one, name) for one in checked.findings])
+
+
+def _unreadable(name: str, error: NotYamlError) -> Finding:
+    rule = RULES[UNREADABLE]
+    message = f"{error.found}: whoever reads it stops"
+    line, column = error.position
+    return Finding(rule.id, rule.severity, name, line, column, column + 1, "", message, "", rule.link)
 
 
 def is_other(name: str, text: str) -> bool:

@@ -50,7 +50,8 @@ CONFLICT = tuple(re.compile(mark, re.MULTILINE) for mark in (r"^<{7} ", r"^={7}$
 """What git leaves where two versions differ."""
 TEMPLATE = re.compile(r"\{[{%][^{}]*[%}]\}")
 """A place where Jinja puts something in, as JSON has none outside of texts."""
-HOSTS = re.compile(r"^[ \t]*[^\s#]+[ \t]+slots=\d", re.MULTILINE)
+HOSTS = re.compile(r"[ \t]*[^\s#]+[ \t]+slots=\d")
+NAMED_HOSTS = re.compile(r"(?:^|[._-]|my)host_?file(?:[._-]|$)")
 PLAIN = {
     "dockerfile": "a Dockerfile", "makefile": "a makefile", "justfile": "a justfile", ".md": "Markdown",
     ".toml": "TOML", ".ipynb": "a notebook", ".bat": "a batch file", ".ps1": "a script of PowerShell",
@@ -86,6 +87,15 @@ def is_script(name: str, text: str) -> bool:
     base = name.lower().replace("\\", "/").rpartition("/")[2]
     is_job = ("." not in base or base.endswith(JOBS)) and BATCH.search(text[:EARLY]) is not None
     return base.endswith(SCRIPT) or SHELL.search(first) is not None or is_job
+
+
+def is_hostfile(name: str, text: str) -> bool:
+    """Whether it lists hosts, by its lines, or by its name."""
+    base = name.lower().replace("\\", "/").rpartition("/")[2]
+    by_name = base.endswith((*JSON, *YAML)) or any(part in base for part in PLAIN)
+    is_another = by_name or text.lstrip()[:1] in ("{", "[", "")
+    first = next((line for line in text[:EARLY].splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
+    return not is_another and (HOSTS.match(first) is not None or NAMED_HOSTS.search(base) is not None)
 
 
 def is_yaml(name: str, text: str) -> bool:
@@ -191,8 +201,7 @@ def refuse_text(name: str, text: str, expected: str) -> None:
     base = name.lower().replace("\\", "/").rpartition("/")[2]
     if not base.endswith(JSON) and not text.lstrip().startswith(("{", "[")):
         by_name = next((kind for part, kind in PLAIN.items() if part in base), "text that is neither JSON nor YAML")
-        of_hosts = HOSTS.search(text[:EARLY]) is not None
-        raise OtherKindError(name, "a hostfile, which --hostfile takes" if of_hosts else by_name, expected)
+        raise OtherKindError(name, by_name, expected)
     if all(mark.search(text) for mark in CONFLICT):
         raise SpecError(name, "a merge conflict", expected)
     if TEMPLATE.search(text):

@@ -73,7 +73,7 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
 def refused_by(name: str, text: str, refused: Sequence[tuple[int, Refused]]) -> list[Finding]:
     """What calls of a file stop at, by its offsets."""
     whole = Document(name, text, ValueNode(0, len(text), members=[]))
-    hits = (Hit(one.rule, (), one.message, one.write, offset=start) for start, one in refused)
+    hits = (Hit(one.rule, (), one.message, one.write, one.severity, start) for start, one in refused)
     return [placed(whole, hit) for hit in islice(hits, MOST)]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from zeroplan.catalog.files import LARGEST_YAML, MOST_DIGITS
-from zeroplan.check.document import Document, Member, ValueNode
+from zeroplan.check.document import Document, Member, NotYamlError, Position, ValueNode
 from zeroplan.errors import SpecError, shown
 
 DEEPEST = 50
@@ -32,12 +32,13 @@ def read_yaml(name: str, text: str, expected: str) -> Document:
         root = _Tree(name, expected).document(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        why = error.problem or error.context or ""
-        found = _deep() if TOO_DEEP in why else f"text that is not YAML ({why})"
-        raise SpecError(place, found, expected) from error
+        position, why = Position(mark.line + 1, mark.column + 1) if mark else None, error.problem or error.context or ""
+        if TOO_DEEP in why:
+            place = f"{name}:{position.line}:{position.column}" if position else name
+            raise SpecError(place, _deep(), expected) from error
+        raise NotYamlError(name, position, why, expected) from error
     except yaml.YAMLError as error:
-        raise SpecError(name, f"text that is not YAML ({' '.join(str(error).split())[:80]})", expected) from error
+        raise NotYamlError(name, None, " ".join(str(error).split())[:80], expected) from error
     if root.members is None:
         raise SpecError(name, "no keys", expected)
     return Document(name, text, root)

@@ -20,7 +20,7 @@ from zeroplan.check.partly_known import alone, decided
 from zeroplan.check.python_file import NOT_OF_PYTHON
 from zeroplan.check.python_reader import Literal, literal_of
 from zeroplan.check.python_strategies import PLUGIN, REGISTERED, STRATEGY, as_argument, built_config
-from zeroplan.check.rules.calls import unknown_argument, unknown_strategy
+from zeroplan.check.rules.calls import GONE, TRAINER, gone_argument, unknown_argument, unknown_strategy
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, Setting
 from zeroplan.check.shell_variables import Word
 from zeroplan.errors import SpecError
@@ -41,6 +41,8 @@ class Strategy(NamedTuple):
     arguments: tuple[Member, ...]
     name: Member | None = None
     """The member that names one of Lightning's by its own name."""
+    trainer: tuple[Member, ...] = ()
+    """The arguments of the Trainer that it stands among."""
 
     @property
     def config_file(self) -> str:
@@ -54,6 +56,9 @@ class Strategy(NamedTuple):
         if self.name is not None and (write := unknown_strategy(stated)):
             what = f"{KEY} {said(stated)} is none that Lightning has"
             yield Hit("ZP844", (), what, f"{KEY}: {write}", WARNING, self.name.start)  # a program may have its own
+        for one in self.trainer:
+            if one.name in GONE:
+                yield Hit("ZP843", (), gone_argument(one.name), GONE[one.name], WARNING, one.start)
         for one in self.arguments:
             if (refused := unknown_argument(self.call, one.name)) is not None:
                 yield Hit("ZP843", (), refused[0], refused[1].replace("=", ": "), offset=one.start)
@@ -94,10 +99,13 @@ def _strategy(node: ValueNode, path: str, depth: int) -> Strategy | None:
         own = [one for one in inside or () if not one.name.startswith(OF_HYDRA) and one.name != CLASS]
         return Strategy(path, call, tuple(own))
     named = by_name.get(KEY)
+    is_trainer = call == TRAINER or path.rpartition(".")[2] == TRAINER.lower()
+    trainer = tuple(node.members) if is_trainer else ()
     if named is not None and _is_deepspeeds(named.node.scalar):
-        return Strategy(f"{path}.{KEY}".lstrip("."), STRATEGY, (), named)
+        return Strategy(f"{path}.{KEY}".lstrip("."), STRATEGY, (), named, trainer)
     below = (_strategy(one.node, f"{path}.{one.name}".lstrip("."), depth + 1) for one in node.members)
-    return next((one for one in below if one is not None), None)
+    first = next((one for one in below if one is not None), None)
+    return first._replace(trainer=first.trainer or trainer) if first is not None else None
 
 
 def _is_deepspeeds(stated: Any) -> bool:

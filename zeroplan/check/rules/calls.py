@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from zeroplan.check.finding import ERROR, said
+from zeroplan.check.finding import ERROR, WARNING, said
 from zeroplan.check.python_strategies import (
     AIO,
     CHECKPOINTING,
@@ -45,12 +45,23 @@ PACKAGES = {
 }  # fmt: skip
 FABRIC, OF_FABRIC = "Fabric", "deepspeed_stage_1_offload"
 """The strategy that Fabric alone has."""
+TRAINER, DEEPSPEED = "Trainer", "deepspeed"
+GONE = {
+    **dict.fromkeys(("gpus", "num_processes", "tpu_cores", "ipus"), "accelerator and devices"),
+    **dict.fromkeys(("amp_backend", "amp_level"), "precision"), "replace_sampler_ddp": "use_distributed_sampler",
+    "resume_from_checkpoint": "trainer.fit(ckpt_path=...)",
+    **dict.fromkeys(("auto_lr_find", "auto_scale_batch_size", "auto_select_gpus", "move_metrics_to_cpu",
+                     "multiple_trainloader_mode", "track_grad_norm"), "delete it"),
+}  # fmt: skip
+"""Arguments of Lightning's Trainer that 1.9 has and 2.0 does not (pytorch/trainer/trainer.py of both), and what to
+write.
+"""
 MEANT = {"config_file": "hf_ds_config", "deepspeed_config_file": "hf_ds_config", "ds_config": "hf_ds_config"}
 """What Accelerate's file calls otherwise than the plugin."""
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "ZP843", ERROR, "An argument that DeepSpeedPlugin or DeepSpeedStrategy does not take",
+        "ZP843", ERROR, "An argument that DeepSpeedPlugin, DeepSpeedStrategy or Lightning's Trainer does not take",
         "accelerate 1.15: utils/dataclasses.py, lightning 2.6.6: pytorch/strategies/deepspeed.py, run: TypeError",
         Example("from accelerate import DeepSpeedPlugin\np = DeepSpeedPlugin(zero_stage=2, config_file='ds.json')\n",
                 file="train.py"),
@@ -75,6 +86,8 @@ class Refused(NamedTuple):
     node: ast.expr
     message: str
     write: str
+    severity: str = ""
+    """Where it is not the rule's own."""
 
     @property
     def takes(self) -> list[str]:
@@ -105,6 +118,9 @@ def _imported(tree: ast.Module) -> set[str]:
 def _refused(call: ast.Call, name: str) -> Iterator[Refused]:
     if name in OF_LIGHTNING:
         value = next((one.value for one in call.keywords if one.arg == "strategy"), None)
+        if name == TRAINER and value is not None and DEEPSPEED in ast.dump(value).lower():
+            gone = [(one.arg, one.value) for one in call.keywords if one.arg in GONE]
+            yield from (Refused("ZP843", at, gone_argument(one), GONE[one], WARNING) for one, at in gone if one)
         stated = getattr(value, "value", None)
         if isinstance(value, ast.Constant) and (write := unknown_strategy(stated, name)):
             yield Refused("ZP844", value, f"strategy {said(stated)} is none that Lightning has", f'strategy="{write}"')
@@ -123,6 +139,11 @@ def unknown_strategy(stated: object, call: str = FABRIC) -> str:
         return ""
     near = difflib.get_close_matches(stated, REGISTERED.keys() - {OF_FABRIC}, n=1)
     return near[0] if near else "deepspeed_stage_2"
+
+
+def gone_argument(name: str) -> str:
+    """Why Lightning's Trainer stops at an argument that it had."""
+    return f"Trainer takes no {name} since lightning 2.0: a TypeError"
 
 
 def unknown_argument(call: str, name: str) -> tuple[str, str] | None:

@@ -20,7 +20,7 @@ PLACEHOLDER = re.compile(
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "ZP101", ERROR, "The file is no JSON", "runtime/config.py:DeepSpeedConfig.__init__, hjson.load",
+        "ZP101", ERROR, "The file is no JSON, or no YAML", "runtime/config.py:DeepSpeedConfig.__init__, hjson.load",
         example('{"train_batch_size": }'), example('{"train_batch_size": 8, "bf16": {"enabled": true}}'),
     ),
     Rule(

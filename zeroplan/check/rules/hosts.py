@@ -37,7 +37,25 @@ RULES: tuple[Rule, ...] = (
         Example(ON_NODES % "", file="job.sbatch"), Example(ON_NODES % "srun ", file="job.sbatch"),
         "https://github.com/huggingface/accelerate/issues/2816",
     ),
+    Rule(
+        "ZP846", ERROR, "A hostfile at which DeepSpeed's launcher stops",
+        "launcher/runner.py:_parse_hostfile, run: ValueError",
+        Example("worker-1 slots=8\nworker-2:8\n", file="hostfile"),
+        Example("worker-1 slots=8\nworker-2 slots=8\n", file="hostfile"),
+        "https://www.deepspeed.ai/getting-started/#resource-configuration-multi-node",
+    ),
 )  # fmt: skip
+
+
+def of_hostfile(name: str, text: str) -> Iterator[Hit]:
+    """The line at which it stops."""
+    try:
+        slots_by_host(name, text)
+    except SpecError as error:
+        line = int(error.place.rpartition(":")[2]) if error.place != name else 1
+        offset = sum(len(before) for before in text.splitlines(keepends=True)[: line - 1])
+        yield Hit("ZP846", (), f"{error.found}: deepspeed stops, it takes {error.expected}", "worker-1 slots=8",
+                  offset=offset)  # fmt: skip
 
 
 def more_than_slots(launch: Launch) -> Iterator[Hit]:
