@@ -163,3 +163,16 @@ def test_a_file_of_v1_without_a_config(zeroplan, tmp_path, monkeypatch, old, new
     ran = zeroplan("check", "v1.yaml")
     assert ran.code == 2
     assert said in ran.err
+
+
+@pytest.mark.parametrize(("method", "stage", "code"), [("gptq", 3, 1), ("gptq", 2, 0), ("mxfp4", 3, 0), ("", 3, 0)])
+def test_a_quantized_model_in_a_folder(zeroplan, tmp_path, monkeypatch, method, stage, code):
+    """0.9.5 model_utils/quantization.py: ValueError of all but MXFP4 and FP8 where is_deepspeed_zero3_enabled()."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    quantized = {"quantization_config": {"quant_method": method}} if method else {}
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "llama", **quantized}))
+    zero = f"{{bf16: {{enabled: auto}}, train_micro_batch_size_per_gpu: auto, zero_optimization: {{stage: {stage}}}}}"
+    (tmp_path / "a.yaml").write_text(f"model_name_or_path: ./model\nfinetuning_type: lora\noutput_dir: o\nbf16: true\ndeepspeed: {zero}\n")
+    ran = zeroplan("check", "a.yaml", "--fail-on", "error", "--format", "concise")
+    assert (ran.code, "ZP820: ./model, quantized by gptq" in ran.out) == (code, bool(code))

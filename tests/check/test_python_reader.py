@@ -228,3 +228,9 @@ def test_files_that_names_stand_for(check_files, text):
 def test_a_file_that_other_lines_change(check_files):
     text = 'c = json.load(open("ds.json"))\nc["zero_optimization"] = {}\ndeepspeed.initialize(config=c)\n'
     assert check_files({"a.py": text, "ds.json": BAD}).code == 2
+
+
+def test_the_default_of_an_option_that_the_program_reads_itself(check_files):
+    text = 'parser.add_argument("--deepspeed_config", default="ds.json")\nconfig = prepare(args)\n'
+    assert "ds.json:1:" in check_files({"a.py": text, "ds.json": BAD}).out
+    assert check_files({"a.py": text.replace("deepspeed_config", "data"), "ds.json": BAD}).code == 2

@@ -18,7 +18,7 @@ from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
 from zeroplan.check.rules.older import GENERATING
 from zeroplan.check.rules.refused_files import OLDER
 from zeroplan.check.script_job import FINETUNING, job_of
-from zeroplan.check.setting import DEEPSPEED, TRAINER
+from zeroplan.check.setting import ANY, DEEPSPEED, TRAINER
 from zeroplan.check.shell_variables import Word
 
 OF_LLAMA_FACTORY_ALONE = (FINETUNING, "use_unsloth", "lora_target", "quantization_method", "pissa_init")
@@ -33,8 +33,6 @@ CONFIG = {"--deepspeed": TRAINER, "--deepspeed_config": DEEPSPEED}
 """Options of a training script that name a ds_config, and who reads it: the Trainer's, and DeepSpeed's own
 (deepspeed.add_config_arguments).
 """
-ANY = ""
-"""The reader of a config that a script names by an option of its own: nobody knows."""
 
 
 def options_of(words: Sequence[Word]) -> Iterator[tuple[str, Word]]:

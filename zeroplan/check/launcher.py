@@ -34,7 +34,6 @@ from zeroplan.check.launch_files import (
     training_file,
 )
 from zeroplan.check.launch_options import (
-    ANY,
     assignments,
     config_of,
     options_of,
@@ -44,6 +43,7 @@ from zeroplan.check.launch_options import (
 )
 from zeroplan.check.launcher_parsers import RANKS
 from zeroplan.check.launcher_refusal import Refusal, refusal
+from zeroplan.check.megatron import of_megatron
 from zeroplan.check.openrlhf import OpenRLHF, of_options
 from zeroplan.check.python_calls import OF_TRL
 from zeroplan.check.ranks import (
@@ -57,7 +57,7 @@ from zeroplan.check.ranks import (
     ranks,
     tasks_of,
 )
-from zeroplan.check.setting import ACCELERATE
+from zeroplan.check.setting import ACCELERATE, ANY
 from zeroplan.check.shell import Command, commands, cut_off, inner_commands
 from zeroplan.check.shell_variables import Word
 
@@ -133,6 +133,8 @@ class Launch(NamedTuple):
     """The options of a command of OpenRLHF, which makes a config of them."""
     starts: bool = False
     """Whether it is DeepSpeed's own launcher with a script behind it."""
+    pipeline: bool = False
+    """Whether its model is a PipelineModule of DeepSpeed's, by its options."""
     strategy: Word | None = None
     """The name of one of Lightning's strategies."""
     has_code: bool = False
@@ -263,8 +265,10 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         gpus = processes_of(accelerate.text, beside)
     openrlhf = of_options(document, script, stated) if launcher in (*RANKS, *PLAIN) else None
     gpus = openrlhf.ranks if openrlhf is not None and openrlhf.is_by_ray else gpus
+    megatron = of_megatron(script, stated, code, gpus)
     return Launch(
-        launcher, document.place(command.words[line.at].start).line, config, reader, accelerate, gpus,
+        launcher, document.place(command.words[line.at].start).line, config, reader, accelerate,
+        gpus if megatron is None else megatron.gpus,
         None if unknown else arguments, unknown, _overrides(of_accelerate),
         next((name for name in OTHERS if name in of_accelerate and reader == ACCELERATE), ""),
         training, command.words[line.at].start, refusal(launcher, line.parsed, hosts), environment, command.folder,
@@ -273,6 +277,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         starts=launcher == "deepspeed" and script is not None and not _is_value(command, line),
         is_first=training is not None and training is first,
         built=openrlhf,
+        pipeline=megatron is not None and megatron.pipeline,
         strategy=strategy_of([*stated, *assignments(line.script_words)]),
         has_code=KEY in code.lower(),
         is_open=_may_name_one(command, line),

@@ -18,6 +18,7 @@ AT_STAGE_3 = "zero.Init"
 """The reader where from_pretrained hands the config to DeepSpeed at stage 3, and nobody reads it below (transformers
 5.24 integrations/deepspeed.py:HfDeepSpeedConfig, run: TypeError for "auto").
 """
+PIPELINE = "PipelineModule"
 INITIALIZE = ("config", "config_params")
 CALLS = {
     "HfDeepSpeedConfig": (AT_STAGE_3, ("config_file_or_dict",)),
@@ -40,18 +41,46 @@ class ConfigCall(NamedTuple):
     call: ast.Call
     tool: str = ""
     """Whose TrainingArguments they are, where that is not the Trainer's own."""
+    pipeline: bool = False
+    """Whether the model is a PipelineModule of DeepSpeed's."""
     built_by: str = ""
     """The class that builds it of the call's other arguments; "" for a config that stands there."""
 
 
 def config_calls(tree: ast.Module) -> list[ConfigCall]:
     """The calls of a file that take a config, in the order of `ORDER`."""
-    calls = (one for node in ast.walk(tree) if isinstance(node, ast.Call) for one in _config_calls(node))
+    pipelines = _pipelines(tree)
+    calls = (one._replace(pipeline=_is_pipeline(one.call, pipelines))
+             for node in ast.walk(tree) if isinstance(node, ast.Call) for one in _config_calls(node))  # fmt: skip
     return sorted(calls, key=lambda one: ORDER.index(one.reader))
 
 
+def _pipelines(tree: ast.Module) -> set[str]:
+    """PipelineModule, classes that are made of it, and names that every line sets to one."""
+    nodes = list(ast.walk(tree))
+    classes = {PIPELINE} | {node.name for node in nodes if isinstance(node, ast.ClassDef)
+                            and any(_called(base) == PIPELINE for base in node.bases)}  # fmt: skip
+    named = [(_called(target), node.value) for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
+    others = {name for name, value in named if not _makes(value, classes)}
+    return classes | {name for name, value in named if name and name not in others and _makes(value, classes)}
+
+
+def _makes(value: ast.expr, classes: set[str]) -> bool:
+    return isinstance(value, ast.Call) and _called(value.func) in classes
+
+
+def _is_pipeline(call: ast.Call, pipelines: set[str]) -> bool:
+    model = next((one.value for one in call.keywords if one.arg == "model"), None)
+    return model is not None and (_called(model) in pipelines or _makes(model, pipelines))
+
+
+def _called(node: ast.expr) -> str:
+    """The last part of a name: PipelineModule, of deepspeed.pipe.PipelineModule."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
 def _config_calls(call: ast.Call) -> Iterator[ConfigCall]:
-    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    name = _called(call.func)
     if name == "initialize" and getattr(getattr(call.func, "value", None), "id", "") == "deepspeed":
         stated = list(_named(call, INITIALIZE))
         of_args = [] if stated else [_of_args(value) for value in _named(call, ("args",))]

@@ -13,12 +13,12 @@ from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.finding import WARNING, Finding, Hit, named, said
 from zeroplan.check.named_config import EXPECTED, TWICE, CheckedFiles, Made, check_arguments, reached
 from zeroplan.check.partly_known import alone, decided
-from zeroplan.check.python_calls import AT_STAGE_3
-from zeroplan.check.python_reader import Literal, Use, python_configs
+from zeroplan.check.python_calls import AT_STAGE_3, PIPELINE, config_calls
+from zeroplan.check.python_reader import Literal, Use, python_configs, python_tree
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY, as_argument
 from zeroplan.check.python_words import WORDS
 from zeroplan.check.rules.calls import Refused
-from zeroplan.check.setting import DEEPSPEED, LIGHTNING, TRAINER, Setting
+from zeroplan.check.setting import ANY, DEEPSPEED, LIGHTNING, TRAINER, Setting
 from zeroplan.errors import SpecError
 
 OF_JSON = {written: word for word, written in WORDS.items()}
@@ -87,14 +87,22 @@ def options_refused(name: str, text: str, is_option: Callable[[str], bool]) -> l
     return refused_by(name, text, [(start, one) for start, one in refused if any(map(is_option, one.takes))])
 
 
+def builds_pipeline(name: str, text: str) -> bool:
+    """Whether all models that a file gives to deepspeed.initialize are PipelineModules. Raises `SpecError`."""
+    if PIPELINE not in text:
+        return False
+    initialized = [call.pipeline for call in config_calls(python_tree(name, text)) if call.reader == DEEPSPEED]
+    return bool(initialized) and all(initialized)
+
+
 def _read_by(use: Use | None, document: Document | None, setting: Setting, unknown: Setting) -> Setting:
     """Who reads a config: the call that is given it tells; `unknown`: the setting where none does."""
-    if use is None:
+    if use is None or use.reader == ANY:
         return unknown
     if use.reader == AT_STAGE_3:
         is_read = document is not None and _stage(document) == STAGE_3
         return replace(setting, reader=DEEPSPEED, reader_is_known=True) if is_read else unknown
-    setting = replace(setting, reader=use.reader, reader_is_known=True)
+    setting = replace(setting, reader=use.reader, reader_is_known=True, pipeline=use.pipeline)
     return replace(setting, arguments=use.arguments) if use.reader == TRAINER else setting
 
 

@@ -18,12 +18,19 @@ HERE = ("__file__", "getcwd")
 """What the folder of a file is made of, which the rest of a path is seen from."""
 
 
+class Default(NamedTuple):
+    """The name of a file, and the line that has it."""
+
+    text: str
+    line: int
+
+
 class Names(NamedTuple):
     """What a reader of the file needs of them."""
 
     constants: dict[str, ast.expr]
     """Numbers, texts, switches and dicts, by the name that one line alone sets to them."""
-    defaults: dict[str, str]
+    defaults: dict[str, Default]
     """Names of files that options of the command line, and attributes of classes, have where nobody sets another."""
     loaded: dict[str, ast.expr]
     """The files that `json.load` makes a name of, where no line changes what was read."""
@@ -58,29 +65,30 @@ def _assigned(nodes: list[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
             yield target.id, node.value
 
 
-def _defaults(nodes: list[ast.AST]) -> dict[str, str]:
+def _defaults(nodes: list[ast.AST]) -> dict[str, Default]:
     """Of add_argument("--deepspeed_config", default=...), and of `deepspeed_config: str = ...` in a class."""
-    defaults: dict[str, str] = {}
+    defaults: dict[str, Default] = {}
     for node in nodes:
         stated = _of_option(node) if isinstance(node, ast.Call) else _of_class(node)
-        defaults |= {name: value for name, value in stated if value.lower().endswith(JSON)}
+        defaults |= {name: default for name, default in stated if default.text.lower().endswith(JSON)}
     return defaults
 
 
-def _of_option(call: ast.Call) -> list[tuple[str, str]]:
+def _of_option(call: ast.Call) -> list[tuple[str, Default]]:
     if getattr(call.func, "attr", "") != "add_argument" or not call.args:
         return []
     option, default = _text(call.args[0]), _text(_argument(call, "default"))
-    return [(option.lstrip("-").replace("-", "_"), default)]
+    return [(option.lstrip("-").replace("-", "_"), Default(default, call.lineno))]
 
 
-def _of_class(node: ast.AST) -> list[tuple[str, str]]:
-    stated: list[tuple[str, str]] = []
+def _of_class(node: ast.AST) -> list[tuple[str, Default]]:
+    stated: list[tuple[str, Default]] = []
     for line in node.body if isinstance(node, ast.ClassDef) else ():
         targets = getattr(line, "targets", [getattr(line, "target", None)])
         value = getattr(line, "value", None)
         default = _argument(value, "default") if isinstance(value, ast.Call) else value
-        stated += [(target.id, _text(default)) for target in targets if isinstance(target, ast.Name)]
+        several = [target.id for target in targets if isinstance(target, ast.Name)]
+        stated += [(name, Default(_text(default), line.lineno)) for name in several]
     return stated
 
 

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 from zeroplan.check.arguments import DEFAULTS, Arguments
 from zeroplan.check.document import Document, Member, ValueNode
+from zeroplan.check.inner import OWN_NAME
 from zeroplan.check.interpolated import stand_in
 from zeroplan.check.kind import is_config
 from zeroplan.check.python_calls import ConfigCall, config_calls
 from zeroplan.check.python_names import CHANGING, Names, names_of, pairs, path_parts
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY
 from zeroplan.check.rules.calls import Refused, refused_calls
-from zeroplan.check.setting import TRAINER
+from zeroplan.check.setting import ANY, TRAINER
 from zeroplan.deepspeed.keys import key
 from zeroplan.errors import SpecError
 
@@ -42,6 +43,8 @@ class Use(NamedTuple):
     reader: str
     arguments: Arguments | None = None
     """TrainingArguments, where all that stand beside it are literals."""
+    pipeline: bool = False
+    """Whether its model is a PipelineModule."""
 
 
 class Literal(NamedTuple):
@@ -109,6 +112,9 @@ def python_configs(name: str, text: str) -> PythonConfigs:
     several += [reader.literal(call.value, ())._replace(use=use, call=call.built_by)
                 for call, use in uses if call.built_by]  # fmt: skip
     paths = [(call.call.lineno, path, use) for call, use in uses if (path := reader.text_of(call.value))]
+    if not several and not paths:  # what the program does with it is its own
+        own = [default for name, default in names.defaults.items() if OWN_NAME.fullmatch(name)]
+        paths = [(default.line, default.text, Use(ANY)) for default in own]
     refused = [(reader.start(one.node), one) for one in refused_calls(tree)]
     return PythonConfigs(sorted(several, key=lambda one: one.document.root.start), paths, refused)
 
@@ -191,7 +197,8 @@ class _Reader:
         if isinstance(node, ast.IfExp) and isinstance(node.orelse, ast.Constant) and node.orelse.value is None:
             return self.text_of(node.body)
         if isinstance(node, ast.Attribute):
-            return self.names.defaults.get(node.attr, "")
+            default = self.names.defaults.get(node.attr)
+            return "" if default is None else default.text
         if (parts := path_parts(node)) is not None:
             texts = [self.text_of(part) for part in parts]
             return "/".join(texts) if all(texts) else ""
@@ -204,7 +211,7 @@ class _Reader:
     def use(self, call: ConfigCall, *, alone: bool) -> Use:
         """Who reads the config of a call, and its other arguments, where no other call of that kind takes it too."""
         if call.reader != TRAINER or not alone or any(one.arg is None for one in call.call.keywords):
-            return Use(call.reader)
+            return Use(call.reader, pipeline=call.pipeline)
         members: list[Member] = []
         for one in call.call.keywords:
             try:

@@ -156,6 +156,16 @@ def _by_code(launch: Launch, beside: Beside) -> CheckedFiles:
     return CheckedFiles()
 
 
+def _builds_pipeline(launch: Launch, beside: Beside) -> bool:
+    """Whether the script that is there gives its config to a PipelineModule."""
+    from zeroplan.check.python_file import builds_pipeline  # where such a script is there
+
+    file = read_beside(launch.script, beside) if launch.has_code and launch.config is not None else None
+    with suppress(SpecError):
+        return file is not None and builds_pipeline(*file)
+    return False
+
+
 def _of_launch(launch: Launch, file: str, script: str) -> list[str]:
     """Notes on what a run is given."""
     notes = [f"{file}, given to {launch.launcher}{_on(launch)}"]
@@ -236,6 +246,9 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
         return _with_launchers(checked, launch, beside) if launch.training is not None else checked
     checked = CheckedFiles()
     setting = replace(setting, by_launcher=launch.reader == ACCELERATE)
+    if launch.pipeline or _builds_pipeline(launch, beside):  # whose stages share a micro-batch
+        gpus = setting.gpus if launch.pipeline or setting.gpus != launch.gpus else None
+        setting = replace(setting, pipeline=True, gpus=gpus)
     if launch.arguments is not None and launch.reader in (TRAINER, ACCELERATE):
         setting = replace(setting, reader=TRAINER, arguments=launch.arguments)
         checked.findings += check_arguments(launch.arguments, setting)

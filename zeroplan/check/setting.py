@@ -14,6 +14,8 @@ from zeroplan.deepspeed.versions import key_table
 from zeroplan.sources import DEEPSPEED as VERSION
 
 DEEPSPEED, TRAINER, ACCELERATE, LIGHTNING = READERS = ("deepspeed", "hf", "accelerate", "lightning")
+ANY = ""
+"""The reader of a config that a program names by an option or key of its own: nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,10 @@ class Setting:
     """What the script builds, by the names that `--optimizer` takes; None: unknown."""
     planned: Planned | None = None
     """The model, card and host of the run; None: nothing was said of any."""
+    quantized_by: str = ""
+    """How the weights are quantized that lie in the folder which the arguments name; empty where they are not."""
+    pipeline: bool = False
+    """Whether the script builds DeepSpeed's PipelineModule of its model."""
     reader_is_known: bool = False
     """By the script that names the config: it is not guessed from what that says."""
 

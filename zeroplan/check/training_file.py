@@ -19,6 +19,7 @@ from zeroplan.check.finding import ERROR, said
 from zeroplan.check.interpolated import is_interpolated, known_of
 from zeroplan.check.kind import DEEPSPEED, OtherKindError, block, read_document
 from zeroplan.check.launch import AccelerateConfig
+from zeroplan.check.launch_files import document_of
 from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, reached, twice
 from zeroplan.check.partly_known import of_interpolated
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
@@ -44,6 +45,7 @@ def check_training(arguments: Arguments, setting: Setting, beside: Beside, made:
         setting = replace(setting, reader=TRAINER, arguments=arguments)
         checked.findings += check_arguments(arguments, setting)
     if arguments.tool == LLAMA_FACTORY:
+        setting = replace(setting, quantized_by=_quantized_by(arguments, beside))
         checked.findings += twice(document, "LLaMA-Factory stops", ERROR)
     if member.node.members is None:
         name, text = _named_file(arguments, member, beside)
@@ -81,6 +83,14 @@ def _by_trl(
     checked.texts[document.name] = document.text
     checked.notes.append(f"{document.name}: its {LAUNCH} is {file[0]}")
     return checked
+
+
+def _quantized_by(arguments: Arguments, beside: Beside) -> str:
+    """The method in the config.json of a model that lies in a folder here."""
+    model = arguments.stated("model_name_or_path")
+    document = document_of(f"{model}/config.json", beside) if isinstance(model, str) and model else None
+    section = None if document is None else document.config.get("quantization_config")
+    return str(section.get("quant_method", "")) if isinstance(section, dict) else ""
 
 
 def _named_file(arguments: Arguments, member: Member, beside: Beside) -> tuple[str, str]:

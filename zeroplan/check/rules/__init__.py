@@ -24,6 +24,7 @@ from zeroplan.check.rules import (
     older,
     optimizer,
     overridden,
+    pipeline,
     precision,
     processes,
     refused_files,
@@ -39,7 +40,7 @@ from zeroplan.check.subject import Subject
 
 ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
          integration, machine, model, trainer, overridden, llama_factory, launch, processes, hosts,
-         refused_files, trainer_release, calls, older, wrong_steps, upgrade, fit)
+         refused_files, trainer_release, calls, older, wrong_steps, pipeline, upgrade, fit)
 
 RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}
 """Every rule by its id, in order."""

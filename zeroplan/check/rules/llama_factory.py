@@ -26,6 +26,10 @@ MUON = "use_muon"
 BITS, METHOD, MODEL = "quantization_bit", "quantization_method", "model_name_or_path"
 QUANTIZED = re.compile(r"-(?:awq|gptq)(?:-int[348])?$|-(?:bnb-)?4bit$|-int[48]$", re.IGNORECASE)
 """Ends of the names of models that are published as quantized weights."""
+TAKEN = ("mxfp4", "fp8")
+"""Methods of published weights that it takes at stage 3, and gives back their 16 bits
+(model_utils/quantization.py:configure_quantization).
+"""
 OF_PREFERENCES = ("stage", "pref_loss", "finetuning_type", "ref_model")
 WORDS = (*AT_STAGE_3, *ANYWHERE, BADAM, MUON, "badam_mode", BITS, METHOD, MODEL, *OF_PREFERENCES)
 LINK = "https://github.com/hiyouga/LLaMA-Factory/blob/main/src/llamafactory/hparams/parser.py"
@@ -46,7 +50,7 @@ def refused(subject: Subject) -> Iterator[Hit]:
     if arguments is None or arguments.tool != LLAMA_FACTORY:
         return
     stage = subject.facts.stage
-    if stage == 3 and (what := _quantized(arguments)):
+    if stage == 3 and (what := _quantized(arguments, subject.setting.quantized_by)):
         yield Hit("ZP820", subject.spelled("zero_optimization.stage"), f"{what} at stage 3: LLaMA-Factory stops",
                   f'{BITS}: 4, with {METHOD}: bnb, or "stage": 2')  # fmt: skip
     if stage and arguments.stated(MUON) and not subject.facts.offloads_optimizer:
@@ -84,11 +88,12 @@ def beside_a_reference(subject: Subject) -> Iterator[Hit]:
                       "it is prepared before anybody fills that, and DeepSpeed stops", "delete it")  # fmt: skip
 
 
-def _quantized(arguments: Arguments) -> str:
+def _quantized(arguments: Arguments, quantized_by: str) -> str:
     """What says that weights are loaded quantized, but for bitsandbytes' 4 bits, the only ones that it takes there."""
     bits, method, model = (arguments.stated(name) for name in (BITS, METHOD, MODEL))
-    if isinstance(model, str) and QUANTIZED.search(model):
-        return f"{model}, quantized as published, ({arguments.place(MODEL)})"
+    if isinstance(model, str) and (quantized_by or QUANTIZED.search(model)):
+        how = f"by {quantized_by}" if quantized_by else "as published"
+        return "" if quantized_by in TAKEN else f"{model}, quantized {how}, ({arguments.place(MODEL)})"
     if bits is None or (method in (None, "bnb", "bitsandbytes") and bits == 4):
         return ""
     name, value = (BITS, bits) if method in (None, "bnb", "bitsandbytes") else (METHOD, method)

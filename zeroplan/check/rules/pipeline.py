@@ -1,0 +1,50 @@
+"""Configs of DeepSpeed's PipelineModule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
+from zeroplan.check.rule import Example, Rule
+from zeroplan.check.rules.wrong_steps import STEPS, ZERO, micro_batches
+from zeroplan.check.subject import Subject
+
+LINK = "https://www.deepspeed.ai/tutorials/pipeline/"
+CODE = (
+    "from deepspeed.pipe import PipelineModule\nnet = PipelineModule(layers=layers, num_stages=2)\n"
+    "deepspeed.initialize(model=net, config={'train_micro_batch_size_per_gpu': 1, 'gradient_accumulation_steps': 4,\n"
+    "    'bf16': {'enabled': True}, 'zero_optimization': {'stage': %d}})\n"
+)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "ZP718", ERROR, "A PipelineModule at stage 2 or 3",
+        "runtime/pipe/engine.py:PipelineEngine, run: AssertionError",
+        Example(CODE % 2, file="train.py"), Example(CODE % 1, file="train.py"), LINK,
+    ),
+    Rule(
+        "ZP719", WARNING, "A PipelineModule with accumulation in releases that sum its gradients",
+        "runtime/engine.py:_backward_prologue of 0.16.0 to 0.18.2, run: the sum of micro-batches and not their mean",
+        Example(CODE % 1, (("version", "0.18.2"),), file="train.py"),
+        Example(CODE % 1, (("version", "0.18.3"),), file="train.py"), LINK, since="0.16.0", until="0.18.3",
+    ),
+)  # fmt: skip
+SHARDS_GRADIENTS = (2, 3)
+
+
+def at_stage_2_or_3(subject: Subject) -> Iterator[Hit]:
+    if subject.setting.pipeline and subject.facts.stage in SHARDS_GRADIENTS:
+        what = f"a PipelineModule at stage {subject.facts.stage}: DeepSpeed stops, its stages keep all gradients"
+        write = '"stage": 1; or --no-pipeline-parallel, of Megatron-DeepSpeed'
+        yield Hit("ZP718", subject.spelled(f"{ZERO}.stage"), what, write)
+
+
+def summed_gradients(subject: Subject) -> Iterator[Hit]:
+    count = micro_batches(subject)
+    if subject.setting.pipeline and count != 1:
+        what = (f"DeepSpeed {subject.setting.version} sums the gradients of {count or 'the'} micro-batches of a "
+                "PipelineModule: a step as large as one of as many times the learning rate")  # fmt: skip
+        yield Hit("ZP719", subject.spelled(STEPS), what, "deepspeed>=0.18.3", ADVICE if count is None else "")
+
+
+CHECKS = (at_stage_2_or_3, summed_gradients)
