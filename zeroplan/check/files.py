@@ -16,7 +16,9 @@ from zeroplan.check.interpolated import known_of
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import (
     DEEPSPEED,
+    TEMPLATE,
     Kind,
+    a_template,
     block,
     is_script,
     is_yaml,
@@ -67,6 +69,8 @@ def check_config_file(
         try:
             document = read_document(name, text, EXPECTED)
         except NotYamlError as error:
+            if TEMPLATE.search(text) is not None:
+                raise a_template(name, EXPECTED) from error
             if OF_DEEPSPEED.search(text) is None:
                 raise
             return CheckedFiles([_unreadable(name, error)], {name: text})

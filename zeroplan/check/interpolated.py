@@ -48,7 +48,7 @@ def known_of(document: Document, *, by_another: bool = False) -> Known:
             items = [known(one, path) for one in node.items]
             return None if None in items else ValueNode(node.start, node.end, items=[one for one in items if one])
         if not is_interpolated(node.scalar):
-            return _number(document, node) if of_omegaconf else node
+            return as_number(document, node) if of_omegaconf else node
         unknown.append((document.place(node.start).line, path))
         return stand_in(node.start, node.end, path)
 
@@ -67,8 +67,8 @@ def stand_in(start: int, end: int, path: str) -> ValueNode | None:
     return ValueNode(start, end, scalar=None) if children(section) else None
 
 
-def _number(document: Document, node: ValueNode) -> ValueNode:
-    """The number that a word such as 1e9 is to OmegaConf, and a text to PyYAML."""
+def as_number(document: Document, node: ValueNode) -> ValueNode:
+    """The number that a word such as 1e9 is to OmegaConf, and to jsonargparse, and a text to PyYAML."""
     quoted = document.text[node.start : node.start + 1] in "\"'"
     if quoted or not isinstance(node.scalar, str) or not NUMBER.fullmatch(node.scalar):
         return node

@@ -205,7 +205,11 @@ def refuse_text(name: str, text: str, expected: str) -> None:
     if all(mark.search(text) for mark in CONFLICT):
         raise SpecError(name, "a merge conflict", expected)
     if TEMPLATE.search(text):
-        raise OtherKindError(name, "a template, whose values another file says", expected)
+        raise a_template(name, expected)
+
+
+def a_template(name: str, expected: str) -> OtherKindError:
+    return OtherKindError(name, "a template, whose values another file says", expected)
 
 
 def _whose(config: Mapping[str, Any]) -> str:

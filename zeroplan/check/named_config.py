@@ -130,8 +130,13 @@ def check_arguments(arguments: Arguments, setting: Setting) -> list[Finding]:
     hits = [hit for rule in rules for hit in islice(rule(arguments), MOST)]
     hits += older_names(arguments, setting.swift)
     hits += groups_of_answers(arguments, setting.gpus, setting.trl)
+    return [placed(arguments.document, hit) for hit in hits] + check_releases(arguments, setting)
+
+
+def check_releases(arguments: Arguments, setting: Setting) -> list[Finding]:
+    """What the releases which the project asks for do not have of them."""
     releases = Stated(setting.transformers, setting.trl, setting.llama_factory)
-    hits += islice(arguments_of_the_release(arguments, releases), MOST)
+    hits = islice(arguments_of_the_release(arguments, releases), MOST)
     return [placed(arguments.document, hit) for hit in hits]
 
 

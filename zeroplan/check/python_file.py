@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
 
 from zeroplan.check.check import MOST, check, placed
 from zeroplan.check.document import Beside, Document, ValueNode
-from zeroplan.check.finding import WARNING, Finding, Hit, named, said
-from zeroplan.check.named_config import EXPECTED, TWICE, CheckedFiles, Made, check_arguments, reached
+from zeroplan.check.finding import ERROR, WARNING, Finding, Hit, named, said
+from zeroplan.check.named_config import EXPECTED, TWICE, CheckedFiles, Made, check_arguments, check_releases, reached
 from zeroplan.check.partly_known import alone, decided
 from zeroplan.check.python_calls import AT_STAGE_3, PIPELINE, config_calls
-from zeroplan.check.python_reader import Literal, Use, python_configs, python_tree
+from zeroplan.check.python_reader import WORDS as SPOKEN_WORDS
+from zeroplan.check.python_reader import Literal, PythonConfigs, Use, python_configs, python_tree
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY, as_argument
 from zeroplan.check.python_words import WORDS
 from zeroplan.check.rules.calls import Refused
@@ -29,6 +32,8 @@ ARGUMENT = re.compile(r"^(\w+): ([^\s,]+)$")
 """An argument and its value, as YAML has them."""
 NUMBER = re.compile(r"[-+.\deE]+")
 WHOLE_SINCE = "0.15.0"
+SPOKEN = (*SPOKEN_WORDS, "deepspeed")
+PYTHON, MOST_IMPORTED = ".py", 30
 STAGE_3 = 3
 DIVIDES = re.compile(r"HfDeepSpeedConfig|HfTrainerDeepSpeedConfig|\bInit\(")
 """What divides a model as it is built."""
@@ -39,13 +44,13 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
     checked, notes = CheckedFiles(texts={name: text}), list[tuple[int, str]]()
     written = python_configs(name, text)
     if not (written.literals or written.named or written.refused):
-        raise SpecError(name, "a Python file without a dict that is a DeepSpeed config", EXPECTED)
+        return _elsewhere(name, text, written, setting, beside, made)
     checked.findings += refused_by(name, text, written.refused)
     by_lightning = replace(setting, reader=LIGHTNING, reader_is_known=True) if STRATEGY in text else setting
     for literal in written.literals:
         document = literal.document
         read = _read_by(literal.use, document, setting, by_lightning)
-        checked.findings += _of_arguments(read) if literal.use is not None and literal.use.arguments is not None else []
+        checked.findings += _of_arguments(literal.use, read) if literal.use is not None else []
         if literal.unknown:
             findings, line = alone(document, literal.unknown, setting, made), document.place(document.root.start).line
             notes.append((line, decided("other code", literal.unknown)))
@@ -59,7 +64,7 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
             notes.append((line, f"{said(path)}, which is not there: not looked at"))
             continue
         read = _read_by(use, None, setting, by_lightning)
-        checked.findings += _of_arguments(read) if use.arguments is not None else []
+        checked.findings += _of_arguments(use, read)
         findings, checked.texts[file[0]] = reached(*file, read, made)
         checked.findings += findings
         notes.append((line, file[0]))
@@ -68,6 +73,40 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
         raise SpecError(f"{name}:{line}", f"{said(path)}, which is not there", "a ds_config.json")
     checked.notes = [f"{name}:{line}: {note}" for line, note in sorted(notes, key=itemgetter(0))]
     return checked
+
+
+def _elsewhere(
+    name: str, text: str, written: PythonConfigs, setting: Setting, beside: Beside, made: Made
+) -> CheckedFiles:  # fmt: skip
+    """Of a file that uses a config which it does not have: what its arguments stop at, and the configs of what it
+    imports. Raises `SpecError`.
+    """
+    checked = CheckedFiles(texts={name: text})
+    for use in written.others:
+        of_arguments = _of_arguments(use, _read_by(use, None, setting, setting))
+        checked.findings += [one for one in of_arguments if one.severity == ERROR]
+    for file in _imported(name, written, beside) if written.others else ():
+        with suppress(SpecError):
+            inner = check_python(*file, setting, _without_python(beside), made)
+            checked.findings += inner.findings
+            checked.texts |= inner.texts
+            checked.notes += [f"{name} imports {file[0]}", *inner.notes]
+    if len(checked.texts) == 1 and not checked.findings:
+        raise SpecError(name, "a Python file without a dict that is a DeepSpeed config", EXPECTED)
+    return checked
+
+
+def _imported(name: str, written: PythonConfigs, beside: Beside) -> Iterator[tuple[str, str]]:
+    """Files that a file imports and that speak of DeepSpeed."""
+    for imported in written.imports[:MOST_IMPORTED]:
+        file = beside(posixpath.join(posixpath.dirname(name), imported)) or beside(imported)
+        if file is not None and any(word in file[1] for word in SPOKEN):
+            yield file
+
+
+def _without_python(beside: Beside) -> Beside:
+    """What an imported file imports is not looked at."""
+    return lambda name: None if name.endswith(PYTHON) else beside(name)
 
 
 def refused_by(name: str, text: str, refused: Sequence[tuple[int, Refused]]) -> list[Finding]:
@@ -106,9 +145,14 @@ def _read_by(use: Use | None, document: Document | None, setting: Setting, unkno
     return replace(setting, arguments=use.arguments) if use.reader == TRAINER else setting
 
 
-def _of_arguments(setting: Setting) -> list[Finding]:
-    """What the arguments of a call say, with lines to write as a call has them."""
-    findings = check_arguments(setting.arguments, setting) if setting.arguments is not None else []
+def _of_arguments(use: Use, setting: Setting) -> list[Finding]:
+    """What the arguments of a call say, with lines to write as a call has them; where other code decides some of them,
+    what their names do.
+    """
+    if use.arguments is not None:
+        findings = check_arguments(use.arguments, setting)
+    else:
+        findings = [] if use.stated is None else check_releases(use.stated, setting)
     return [replace(one, write=ARGUMENT.sub(_as_keyword, one.write)) for one in findings]
 
 

@@ -66,10 +66,12 @@ def _assigned(nodes: list[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _defaults(nodes: list[ast.AST]) -> dict[str, Default]:
-    """Of add_argument("--deepspeed_config", default=...), and of `deepspeed_config: str = ...` in a class."""
+    """Of add_argument("--deepspeed_config", default=...), of `deepspeed_config: str = ...` in a class or the module,
+    and of self.deepspeed_config = ...
+    """
     defaults: dict[str, Default] = {}
     for node in nodes:
-        stated = _of_option(node) if isinstance(node, ast.Call) else _of_class(node)
+        stated = _of_option(node) if isinstance(node, ast.Call) else _of_class(node) + _of_attribute(node)
         defaults |= {name: default for name, default in stated if default.text.lower().endswith(JSON)}
     return defaults
 
@@ -83,13 +85,19 @@ def _of_option(call: ast.Call) -> list[tuple[str, Default]]:
 
 def _of_class(node: ast.AST) -> list[tuple[str, Default]]:
     stated: list[tuple[str, Default]] = []
-    for line in node.body if isinstance(node, ast.ClassDef) else ():
+    for line in node.body if isinstance(node, ast.ClassDef | ast.Module) else ():
         targets = getattr(line, "targets", [getattr(line, "target", None)])
         value = getattr(line, "value", None)
         default = _argument(value, "default") if isinstance(value, ast.Call) else value
         several = [target.id for target in targets if isinstance(target, ast.Name)]
         stated += [(name, Default(_text(default), line.lineno)) for name in several]
     return stated
+
+
+def _of_attribute(node: ast.AST) -> list[tuple[str, Default]]:
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    several = [one for one in targets if isinstance(one, ast.Attribute)]
+    return [(one.attr, Default(_text(getattr(node, "value", None)), one.lineno)) for one in several]
 
 
 def _argument(call: ast.Call, name: str) -> ast.expr | None:
@@ -128,6 +136,19 @@ def _file(value: ast.expr, opened: dict[str, ast.expr]) -> ast.expr | None:
     if getattr(called, "id", "") in OPENS and source.args:
         return source.args[0]
     return called.value if isinstance(called, ast.Attribute) and called.attr == "open" and not source.args else None
+
+
+def imported_files(tree: ast.Module) -> list[str]:
+    """Files of a project that a file may import, as seen from its folder."""
+    names: dict[str, None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or node.level):
+            above = "../" * max(0, node.level - 1)
+            modules = [node.module] if node.module else [one.name for one in node.names]
+            names |= dict.fromkeys(f"{above}{module.replace('.', '/')}.py" for module in modules)
+        elif isinstance(node, ast.Import):
+            names |= dict.fromkeys(f"{one.name.replace('.', '/')}.py" for one in node.names)
+    return list(names)
 
 
 def path_parts(node: ast.expr) -> list[ast.expr] | None:

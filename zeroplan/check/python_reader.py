@@ -15,7 +15,7 @@ from zeroplan.check.inner import OWN_NAME
 from zeroplan.check.interpolated import stand_in
 from zeroplan.check.kind import is_config
 from zeroplan.check.python_calls import ConfigCall, config_calls
-from zeroplan.check.python_names import CHANGING, Names, names_of, pairs, path_parts
+from zeroplan.check.python_names import CHANGING, Names, imported_files, names_of, pairs, path_parts
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY
 from zeroplan.check.rules.calls import Refused, refused_calls
 from zeroplan.check.setting import ANY, TRAINER
@@ -43,6 +43,8 @@ class Use(NamedTuple):
     reader: str
     arguments: Arguments | None = None
     """TrainingArguments, where all that stand beside it are literals."""
+    stated: Arguments | None = None
+    """The same with null for what is no literal: of them the names alone are known."""
     pipeline: bool = False
     """Whether its model is a PipelineModule."""
 
@@ -69,6 +71,10 @@ class PythonConfigs(NamedTuple):
     """Lines of calls that take the name of a file, with that name."""
     refused: list[tuple[int, Refused]]
     """What a call stops at, with the offset where it stands."""
+    others: list[Use]
+    """Uses of a config that is neither, which another file may have."""
+    imports: list[str]
+    """Files that it may import."""
 
 
 class _UnknownError(Exception):
@@ -116,7 +122,10 @@ def python_configs(name: str, text: str) -> PythonConfigs:
         own = [default for name, default in names.defaults.items() if OWN_NAME.fullmatch(name)]
         paths = [(default.line, default.text, Use(ANY)) for default in own]
     refused = [(reader.start(one.node), one) for one in refused_calls(tree)]
-    return PythonConfigs(sorted(several, key=lambda one: one.document.root.start), paths, refused)
+    used = [one.use for one in several] + [use for _line, _path, use in paths]
+    others = [use for _call, use in uses if not any(use is one for one in used)]
+    several.sort(key=lambda one: one.document.root.start)
+    return PythonConfigs(several, paths, refused, others, imported_files(tree))
 
 
 def literal_of(document: Document, node: ast.expr, call: str) -> Literal:
@@ -185,7 +194,9 @@ class _Reader:
         ours = [name for name in names if key(name)]
         if NAMED.search(named) is not None:
             return is_config(sections) or (bool(ours) and len(ours) == len(names))
+        decided = {name for name, _, value in pairs(node) or () if isinstance(value, ast.Name)}  # by another line
         own = "train_micro_batch_size_per_gpu" in names or sections.get("zero_optimization") is not None
+        own = own or "zero_optimization" in decided
         return own and is_config(sections) and 2 * len(ours) > len(names)
 
     def text_of(self, node: ast.expr) -> str:
@@ -210,20 +221,21 @@ class _Reader:
 
     def use(self, call: ConfigCall, *, alone: bool) -> Use:
         """Who reads the config of a call, and its other arguments, where no other call of that kind takes it too."""
-        if call.reader != TRAINER or not alone or any(one.arg is None for one in call.call.keywords):
+        if call.reader != TRAINER or not alone:
             return Use(call.reader, pipeline=call.pipeline)
-        members: list[Member] = []
-        for one in call.call.keywords:
-            try:
-                scalar = self._scalar(one.value)
-            except NOT_WORKED_OUT:
-                if one.arg in DEFAULTS:
-                    return Use(call.reader)
-                continue
-            start, end = self._span(one.value)
-            members.append(Member(one.arg or "", start, end, ValueNode(start, end, scalar=scalar)))
-        root = ValueNode(*self._span(call.call), members=members)
-        return Use(call.reader, Arguments(Document(self.name, self.text, root), call.tool))
+        several = [(one.arg, *self._span(one.value), self._known(one.value)) for one in call.call.keywords]
+        members = [Member(name, start, end, node) for name, start, end, node in several if name is not None and node]
+        names = [Member(name, start, end, node or ValueNode(start, end)) for name, start, end, node in several if name]
+        is_whole = not any(name is None or (name in DEFAULTS and node is None) for name, _start, _end, node in several)
+        roots = (ValueNode(*self._span(call.call), members=each) for each in (members, names))
+        whole, stated = (Arguments(Document(self.name, self.text, root), call.tool) for root in roots)
+        return Use(call.reader, whole if is_whole else None, stated)
+
+    def _known(self, node: ast.expr) -> ValueNode | None:
+        try:
+            return ValueNode(*self._span(node), scalar=self._scalar(node))
+        except NOT_WORKED_OUT:
+            return None
 
     def literal(self, node: ast.expr, changed: Iterable[tuple[int, str]]) -> Literal:
         """The config of a dict; `changed`: what other lines change of it."""

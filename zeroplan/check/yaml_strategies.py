@@ -13,7 +13,7 @@ from zeroplan.check.check import check, placed
 from zeroplan.check.document import Beside, Document, Member, ValueNode
 from zeroplan.check.finding import WARNING, Finding, Hit, said
 from zeroplan.check.inner import DEEPEST
-from zeroplan.check.interpolated import is_interpolated
+from zeroplan.check.interpolated import as_number, is_interpolated
 from zeroplan.check.kind import JSON, OtherKindError
 from zeroplan.check.named_config import EXPECTED, CheckedFiles, Made, reached
 from zeroplan.check.partly_known import alone, decided
@@ -119,7 +119,7 @@ def _call(name: str, words: list[ast.keyword], place: ast.expr) -> ast.Call:
 def _placed(document: Document, node: ValueNode) -> ast.expr:
     """A value as Python has it, in its place; a name for what another file decides, and for what is none."""
     is_known = node.members is None and node.items is None and not is_interpolated(node.scalar)
-    value = ast.Constant(node.scalar) if is_known else ast.Name("unknown")
+    value = ast.Constant(as_number(document, node).scalar) if is_known else ast.Name("unknown")
     value.lineno, value.col_offset = _place(document, node.start)
     value.end_lineno, value.end_col_offset = _place(document, max(node.start, node.end))
     return value
