@@ -7,6 +7,7 @@ import json
 import pytest
 
 from zeroplan.check.launcher import launches
+from zeroplan.check.script_parser import unrecognized
 
 SWIFT = "swift sft --model x --torch_dtype bfloat16 --deepspeed ds.json"
 FACTORY = "llamafactory-cli train lf.yaml"
@@ -113,3 +114,41 @@ def test_ranks_decide_what_fits(zeroplan, check, tmp_path):
         (tmp_path / "run.sh").write_text(f"{before}{line}\n", encoding="utf-8")
         ran = zeroplan("check", "run.sh", "--gpu-mem", "40")
         assert (" GiB on 1 GPU, " in ran.out, ran.code) == (code == 1, code)
+
+
+PARSER = "parser = argparse.ArgumentParser()\nparser.add_argument('--local_rank', type=int)\nparser.add_argument('-e', '--epochs', '--n_epochs')\n"
+CALLS = "args = parser.parse_args()\ndeepspeed.initialize(args=args, config={'train_batch_size': 8, 'bf16': {'enabled': True}})\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "stops_at"),
+    [
+        ("deepspeed t.py --epochs 1", PARSER + CALLS, ""), ("deepspeed t.py --n_ep 1", PARSER + CALLS, ""),
+        ("deepspeed t.py --epochs 1 --lr 2", PARSER + CALLS, "--lr"), ("torchrun t.py --lr 2", PARSER + CALLS, "--lr"),
+        ("deepspeed t.py", PARSER.replace("--local_rank", "--rank") + CALLS, "--local_rank"),
+        ("torchrun t.py", PARSER.replace("--local_rank", "--rank") + CALLS, ""),
+        ("deepspeed --no_local_rank t.py", PARSER.replace("--local_rank", "--rank") + CALLS, ""),
+        ("deepspeed t.py --deepspeed", PARSER + CALLS, "--deepspeed"),
+        ("deepspeed t.py --deepspeed", PARSER + "parser = deepspeed.add_config_arguments(parser)\n" + CALLS, ""),
+        ("deepspeed t.py --lr 1", PARSER + "add_own(parser)\n" + CALLS, ""),
+        ("deepspeed t.py --lr 1", (PARSER + CALLS).replace("parse_args()", "parse_known_args()[0]"), ""),
+        ("deepspeed t.py $MORE", PARSER + CALLS, ""),
+    ],
+)  # fmt: skip
+def test_the_parser_of_a_script(check_files, line, code, stops_at):
+    """Run with Python 3.11's argparse: error: unrecognized arguments."""
+    ran = check_files({"run.sh": f"{line}\n", "t.py": code}, "--format", "concise", "--fail-on", "error")
+    assert ran.code == bool(stops_at)
+    assert (f"ZP847: deepspeed hands {stops_at}" in ran.out or f"ZP847: {stops_at} is no option" in ran.out) == bool(stops_at)
+
+
+@pytest.mark.parametrize("options", [[], ["--epochs", "1"], ["--n_ep", "1"], ["--lr", "2"], ["--local_rank=0"], ["--deepspeed"]])
+def test_as_argparse_has_it(options):
+    """What argparse itself says of each."""
+    import argparse  # the parser that the test asks
+
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    parser.add_argument("--local_rank", type=int)
+    parser.add_argument("-e", "--epochs", "--n_epochs")
+    left = parser.parse_known_args(options)[1]
+    assert unrecognized(PARSER + CALLS, [one for one in options if one.startswith("--")], has_local_rank=False) == (left[0] if left else "")

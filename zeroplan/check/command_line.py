@@ -56,9 +56,10 @@ class CommandLine(NamedTuple):
         launcher, rest = _by_another_name(launcher, rest)
         if not launcher:
             return None
-        script = _script(rest)
+        parts = parsed(launcher, rest)
+        script = _script(rest) if parts.script is None else parts.script
         stated, behind = (rest, rest) if script is None else (rest[:script], rest[script + 1 :])
-        where, own, parts = None if script is None else rest[script], dict(options_of(stated)), parsed(launcher, rest)
+        where, own = None if script is None else rest[script], dict(options_of(stated))
         if parts.is_whole:
             own = {f"--{name}": Word(value, 0, 0) for name, value in parts.options.items()}
         return cls(at, launcher, parts, own, where, behind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -19,6 +20,7 @@ from zeroplan.check.launch_options import options_of
 from zeroplan.check.shell_variables import Word
 from zeroplan.errors import SpecError
 
+PYTHON, MODULE = ".py", re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""
 
@@ -41,9 +43,16 @@ def sourced(name: str, beside: Beside) -> str | None:
 
 
 def code_of(script: Word | None, beside: Beside) -> str:
-    """The text of a script in Python that is there; "" where none is."""
-    file = read_beside(script.text, beside) if script is not None and (script.text or "").endswith(".py") else None
+    """The text of a script in Python, or of a module, that is there; "" where none is."""
+    file = read_beside(file_of(script), beside) if script is not None else None
     return "" if file is None else file[1]
+
+
+def file_of(script: Word | None) -> str:
+    """The file of a script, or of a module: training/sft.py, of training.sft; "" where it is not known."""
+    name = "" if script is None else script.text or ""
+    is_module = MODULE.fullmatch(name) is not None and not name.endswith(PYTHON)
+    return f"{name.replace('.', '/')}{PYTHON}" if is_module else name if name.endswith(PYTHON) else ""
 
 
 def document_of(name: str | None, beside: Beside) -> Document | None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from zeroplan.catalog.trainers.tools import SWIFT, TRL
 from zeroplan.check.arguments import YAML, Arguments
-from zeroplan.check.command_line import TOOLS, CommandLine
+from zeroplan.check.command_line import LAUNCHERS, TOOLS, CommandLine
 from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.kind import JSON
@@ -24,6 +24,7 @@ from zeroplan.check.launch import KIND, OPTIONS, PROCESSES
 from zeroplan.check.launch_files import (
     arguments_of,
     code_of,
+    file_of,
     first_file,
     holds_config,
     is_config_file,
@@ -57,6 +58,7 @@ from zeroplan.check.ranks import (
     ranks,
     tasks_of,
 )
+from zeroplan.check.script_parser import unrecognized
 from zeroplan.check.setting import ACCELERATE, ANY
 from zeroplan.check.shell import Command, commands, cut_off, inner_commands
 from zeroplan.check.shell_variables import Word
@@ -114,7 +116,7 @@ class Launch(NamedTuple):
     cut: str = ""
     """The first word that a backslash with something behind it leaves out."""
     script: str = ""
-    """The training script, or the module that is run as one; "" where none stands there."""
+    """The training script, or the file of the module that is run as one: "?" where it is not known, "" for none."""
     options: Mapping[str, str | None] = MappingProxyType({})
     """The launcher's own, as its parser has them."""
     written: Word | None = None
@@ -135,6 +137,8 @@ class Launch(NamedTuple):
     """Whether it is DeepSpeed's own launcher with a script behind it."""
     pipeline: bool = False
     """Whether its model is a PipelineModule of DeepSpeed's, by its options."""
+    unrecognized: str = ""
+    """The first option at which the script's own parser stops."""
     strategy: Word | None = None
     """The name of one of Lightning's strategies."""
     has_code: bool = False
@@ -175,20 +179,29 @@ def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[
 
 
 def _each_of(several: Iterable[Command]) -> Iterator[Command]:
-    """Each command, once for each file that a condition of the script decides between."""
+    """Each command, once for each file that a condition of the script decides between; of launchers with the first."""
     for command in several:
-        at = next((at for at, word in enumerate(command.words) if _are_files(word.either)), None)
+        at = next((at for at, word in enumerate(command.words) if _are_told_apart(word.either)), None)
         if at is None:
             yield command
             continue
-        for text in filter(None, command.words[at].either):
-            word = command.words[at]._replace(text=text, partly="")
-            yield command._replace(words=[*command.words[:at], word, *command.words[at + 1 :]])
+        stated = command.words[at]
+        for text in filter(None, stated.either):
+            words = [stated._replace(text=part, partly="") for part in ([text] if _is_file(text) else text.split())]
+            yield command._replace(words=[*command.words[:at], *words, *command.words[at + 1 :]])
+            if not _is_file(text):  # which launcher starts the same
+                break
 
 
-def _are_files(several: Sequence[str]) -> bool:
-    """Whether these are names of configs, but for one that may be empty before another is set."""
-    return any(several) and all(not each or each.lower().endswith((*JSON, *YAML)) for each in several)
+def _are_told_apart(several: Sequence[str]) -> bool:
+    """Whether these are names of configs, but for one that may be empty before another is set, or launchers."""
+    stated = [each for each in several if each]
+    by_launcher = all(each.split() and each.split()[-1] in LAUNCHERS for each in stated)
+    return bool(stated) and (by_launcher or all(map(_is_file, stated)))
+
+
+def _is_file(text: str) -> bool:
+    return text.lower().endswith((*JSON, *YAML))
 
 
 def _started_by(outer: Launch | None, inner: Launch | None, *, elsewhere: bool) -> Launch | None:
@@ -272,16 +285,24 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         None if unknown else arguments, unknown, _overrides(of_accelerate),
         next((name for name in OTHERS if name in of_accelerate and reader == ACCELERATE), ""),
         training, command.words[line.at].start, refusal(launcher, line.parsed, hosts), environment, command.folder,
-        cut_off(document.text, command), "" if script is None else script.text or "?", line.parsed.options, hosts=hosts,
+        cut_off(document.text, command), file_of(script) or ("" if script is None else "?"), line.parsed.options,
+        hosts=hosts,
         command=line.command, nodes=slurm.nodes,
         starts=launcher == "deepspeed" and script is not None and not _is_value(command, line),
         is_first=training is not None and training is first,
         built=openrlhf,
         pipeline=megatron is not None and megatron.pipeline,
+        unrecognized=_unrecognized(line, stated, code),
         strategy=strategy_of([*stated, *assignments(line.script_words)]),
         has_code=KEY in code.lower(),
         is_open=_may_name_one(command, line),
     )  # fmt: skip
+
+
+def _unrecognized(line: CommandLine, stated: Sequence[tuple[str, Word]], code: str) -> str:
+    options = [name for name, word in stated if name.startswith("--") and word.text is not None]
+    by_deepspeed = line.launcher == "deepspeed" and "no_local_rank" not in line.parsed.options
+    return unrecognized(code, options, has_local_rank=by_deepspeed) if line.launcher in (*RANKS, *PLAIN) else ""
 
 
 def _may_name_one(command: Command, line: CommandLine) -> bool:

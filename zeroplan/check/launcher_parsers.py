@@ -146,6 +146,8 @@ class Parsed(NamedTuple):
     """By their whole names; None where the value is not known."""
     is_whole: bool = False
     """Whether every option of the line is among them."""
+    script: int | None = None
+    """Which of the words is the script, or the module that is run as one; None where that is not known."""
     refusal: str = ""
     """What the parser says where it takes none."""
     instead: str = ""
@@ -167,9 +169,10 @@ def parsed(launcher: str, words: Sequence[Word]) -> Parsed:
         unknown = message.removeprefix(UNRECOGNIZED).split()[0] if message.startswith(UNRECOGNIZED) else ""
         return Parsed({}, refusal=message, instead=_nearest(launcher, unknown) if unknown else "")
     options = {name: value for name, value in stated.items() if value not in (None, False)}
-    script, _given = options.pop("script", UNKNOWN), options.pop("given", [])
+    script, given = options.pop("script", UNKNOWN), options.pop("given", [])
     texts_of = {name: None if value == UNKNOWN else str(value) for name, value in options.items()}
-    return Parsed(texts_of, is_whole=script != UNKNOWN)
+    is_whole = script != UNKNOWN
+    return Parsed(texts_of, is_whole=is_whole, script=len(texts) - len(given) - 1 if is_whole else None)
 
 
 def _nearest(launcher: str, unknown: str) -> str:

@@ -41,7 +41,7 @@ def at_stage_2_or_3(subject: Subject) -> Iterator[Hit]:
 
 def summed_gradients(subject: Subject) -> Iterator[Hit]:
     count = micro_batches(subject)
-    if subject.setting.pipeline and count != 1:
+    if subject.setting.pipeline and count != 1 and subject.facts.stage not in SHARDS_GRADIENTS:
         what = (f"DeepSpeed {subject.setting.version} sums the gradients of {count or 'the'} micro-batches of a "
                 "PipelineModule: a step as large as one of as many times the learning rate")  # fmt: skip
         yield Hit("ZP719", subject.spelled(STEPS), what, "deepspeed>=0.18.3", ADVICE if count is None else "")

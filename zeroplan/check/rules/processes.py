@@ -10,6 +10,7 @@ from zeroplan.catalog.trainers.tools import LLAMA_FACTORY
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named
 from zeroplan.check.ranks import FORCE_TORCHRUN, NNODES, NPROC_PER_NODE, USE_RAY, VISIBLE, is_forced, visible
 from zeroplan.check.rule import Example, Rule
+from zeroplan.check.script_parser import LOCAL_RANK
 from zeroplan.check.shell_words import raw_commands
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ TRAINS = (
 RAY_LINE = (
     "ray job submit -- python3 -m openrlhf.cli.train_ppo_ray --actor_num_nodes 1 --actor_num_gpus_per_node 8 "
     "--colocate_all_models --vllm_tensor_parallel_size 2 --zero_stage 3 --bf16 --vllm_num_engines %d\n"
+)
+STRICT = (
+    "parser = argparse.ArgumentParser()\nparser.add_argument(%s)\nargs = parser.parse_args()\n"
+    "deepspeed.initialize(config={'train_batch_size': 8, 'bf16': {'enabled': True}})\n"
 )
 SINGLE = "SWIFT_SINGLE_DEVICE_MODE"
 
@@ -82,6 +87,13 @@ RULES: tuple[Rule, ...] = (
         "OpenRLHF 0.11: cli/train_ppo_ray.py:train: read",
         Example(RAY_LINE % 2, file="run.sh"), Example(RAY_LINE % 4, file="run.sh"),
         "https://openrlhf.readthedocs.io/en/latest/hybrid_engine.html",
+    ),
+    Rule(
+        "ZP847", ERROR, "An option at which the script's own parser stops",
+        "argparse, run: unrecognized arguments; launcher/launch.py: --local_rank",
+        Example("deepspeed train.py --lr 1\n", file="run.sh", beside=STRICT % "'--lr'"),
+        Example("deepspeed --no_local_rank train.py --lr 1\n", file="run.sh", beside=STRICT % "'--lr'"),
+        "https://www.deepspeed.ai/getting-started/#launching-deepspeed-training",
     ),
     Rule(
         "ZP842", ERROR, "Line ends of Windows in a script", "run in bash 5: command not found",
@@ -194,8 +206,19 @@ def colocated(launch: Launch) -> Iterator[Hit]:
                   offset=launch.start)  # fmt: skip
 
 
+def not_recognized(launch: Launch) -> Iterator[Hit]:
+    if launch.unrecognized == LOCAL_RANK:
+        what = f"deepspeed hands {LOCAL_RANK} to {named(launch.script)}, whose parser does not know it and stops"
+        write = f"parser.add_argument('{LOCAL_RANK}', type=int), or deepspeed --no_local_rank"
+        yield Hit("ZP847", (), what, write, offset=launch.start)
+    elif launch.unrecognized:
+        what = f"{named(launch.unrecognized)} is no option of {named(launch.script)}, whose parser stops at it"
+        yield Hit("ZP847", (), what, "one that its parser knows, or parse_known_args in it", offset=launch.start)
+
+
 PROCESS_CHECKS = (
-    colocated, of_swift, of_llama_factory, of_launcher, whole_hosts, cut_off, behind_local_rank, trains_nothing,
+    not_recognized, colocated, of_swift, of_llama_factory, of_launcher, whole_hosts, cut_off, behind_local_rank,
+    trains_nothing,
 )  # fmt: skip
 CHECKS = ()
 """None that asks a ds_config."""

@@ -1,0 +1,65 @@
+"""Options at which the parser of a training script stops: one of argparse's whose arguments all stand in its file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+OTHERS = (
+    "HfArgumentParser", "TrlParser", "parse_known_args", "add_subparsers", "sys.argv", "parse_intermixed_args",
+    "add_argparse_args", "from_argparse_args", "tyro", "import click", "typer", "import fire", "hydra", "absl",
+    "simple_parsing", "jsonargparse", "configargparse", "LightningCLI", "prefix_chars", "parents=",
+)  # fmt: skip
+"""What a file has whose options are not known by its calls of add_argument alone."""
+OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config")
+"""Those of deepspeed.add_config_arguments (deepspeed 0.19.8 __init__.py)."""
+LOCAL_RANK = "--local_rank"
+"""What DeepSpeed's launcher hands each process (launcher/launch.py), but for --no_local_rank."""
+
+
+def unrecognized(code: str, options: Sequence[str], *, has_local_rank: bool) -> str:
+    """The first option that the script's parser does not take; "" for none, and where that is not known. `code`: the
+    script; `has_local_rank`: whether DeepSpeed's launcher starts it.
+    """
+    if "ArgumentParser(" not in code or ".parse_args()" not in code or any(word in code for word in OTHERS):
+        return ""
+    try:
+        calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    known = _options(calls)
+    if known is None:
+        return ""
+    given = [LOCAL_RANK] * has_local_rank + [option.partition("=")[0] for option in options]
+    return next((option for option in given if not any(one.startswith(option) for one in known)), "")
+
+
+def _options(calls: Sequence[ast.Call]) -> list[str] | None:
+    """All that the one parser of a file takes; None where there are several, or other code adds to it."""
+    names = [_name(call) for call in calls]
+    if names.count("ArgumentParser") != 1 or any(_takes_parser(call) for call in calls):
+        return None
+    stated: list[str] = list(OF_DEEPSPEED) if "add_config_arguments" in names else []
+    for call in calls:
+        if _name(call) == "add_argument":
+            texts = [getattr(one, "value", None) for one in call.args]
+            if not texts or not all(isinstance(text, str) for text in texts):
+                return None
+            stated += [str(text) for text in texts]
+    return stated
+
+
+def _takes_parser(call: ast.Call) -> bool:
+    """Whether a call is given a parser, and may add to it."""
+    values = (*call.args, *(one.value for one in call.keywords))
+    is_given = any("parser" in name.lower() for value in values for name in _names(value))
+    return is_given and _name(call) != "add_config_arguments"
+
+
+def _names(value: ast.expr) -> Iterator[str]:
+    if isinstance(value, ast.Name | ast.Attribute):
+        yield value.id if isinstance(value, ast.Name) else value.attr
+
+
+def _name(call: ast.Call) -> str:
+    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
