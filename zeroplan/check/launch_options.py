@@ -79,10 +79,7 @@ def trainer_arguments(
     members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
     if not tool and any(name in OF_LLAMA_FACTORY_ALONE for name, _word in members):
         tool = LLAMA_FACTORY
-    own = {
-        LLAMA_FACTORY: (*OF_LLAMA_FACTORY, NO_CHECKPOINTING), SWIFT: (*PUTS, *OLDER, "optimizer"), TRL: GENERATING,
-    }.get(tool, ())  # fmt: skip
-    names = {KEY, *OWN, *DEFAULTS, *own, *GONE, *((name for name in trl() if trl()[name].until) if tool == TRL else ())}
+    names = {KEY, *OWN, *DEFAULTS, *GONE, *_own_names(tool)}
     bearing = [(name, word) for name, word in members if name in names]
     unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
     if not (tool or beside_a_file) and not any(name in OWN for name, _word in bearing):
@@ -95,8 +92,17 @@ def trainer_arguments(
     return Arguments(whole, tool, job), unknown
 
 
+def _own_names(tool: str) -> Iterable[str]:
+    """Names of a tool's own that bear on a config, or on its release."""
+    if tool == TRL:
+        return (*GENERATING, *(name for name in trl() if trl()[name].until))
+    if tool == SWIFT:
+        return (*PUTS, *OLDER, "optimizer", "use_vllm", "vllm_mode")
+    return (*OF_LLAMA_FACTORY, NO_CHECKPOINTING) if tool == LLAMA_FACTORY else ()
+
+
 def _member(name: str, word: Word) -> Member:
-    value = value_of(word.text or "")
+    value = None if word.text is None else value_of(word.text)
     if name == NO_CHECKPOINTING:
         name, value = "gradient_checkpointing", not value
     return Member(name, word.start, word.end, ValueNode(word.start, word.end, scalar=value))

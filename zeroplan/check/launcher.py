@@ -97,6 +97,8 @@ class Launch(NamedTuple):
     """The Trainer's, on the line or in the file that its --config names, where some are stated and all that bear on a
     config are known.
     """
+    stated: Arguments | None = None
+    """The same with null for what no line sets: of them the names alone are known."""
     unknown: tuple[str, ...] = ()
     """Arguments that bear on a config and whose values no line of the script sets."""
     overrides: tuple[tuple[str, Any], ...] = ()
@@ -282,7 +284,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     return Launch(
         launcher, document.place(command.words[line.at].start).line, config, reader, accelerate,
         gpus if megatron is None else megatron.gpus,
-        None if unknown else arguments, unknown, _overrides(of_accelerate),
+        None if unknown else arguments, arguments, unknown, _overrides(of_accelerate),
         next((name for name in OTHERS if name in of_accelerate and reader == ACCELERATE), ""),
         training, command.words[line.at].start, refusal(launcher, line.parsed, hosts), environment, command.folder,
         cut_off(document.text, command), file_of(script) or ("" if script is None else "?"), line.parsed.options,

@@ -20,7 +20,7 @@ from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.proposed import tried
 from zeroplan.check.python_words import PythonWord, python_words, with_words_of_json
 from zeroplan.check.rules import RULES
-from zeroplan.check.rules.refused_files import REFUSED_CHECKS, groups_of_answers, older_names
+from zeroplan.check.rules.refused_files import REFUSED_CHECKS, groups_of_answers, older_names, vllm_of_swift
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
 from zeroplan.check.rules.trainer_release import Stated, arguments_of_the_release
 from zeroplan.check.setting import Setting
@@ -128,8 +128,13 @@ def check_arguments(arguments: Arguments, setting: Setting) -> list[Finding]:
     """What TrainingArguments say that no config is needed to see."""
     rules = (*ARGUMENT_CHECKS, *REFUSED_CHECKS)
     hits = [hit for rule in rules for hit in islice(rule(arguments), MOST)]
-    hits += older_names(arguments, setting.swift)
     hits += groups_of_answers(arguments, setting.gpus, setting.trl)
+    return [placed(arguments.document, hit) for hit in hits] + check_names(arguments, setting)
+
+
+def check_names(arguments: Arguments, setting: Setting) -> list[Finding]:
+    """What the names of arguments are enough for."""
+    hits = (hit for rule in (older_names, vllm_of_swift) for hit in rule(arguments, setting.swift))
     return [placed(arguments.document, hit) for hit in hits] + check_releases(arguments, setting)
 
 

@@ -21,7 +21,7 @@ from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import DEEPSPEED, FILE, KIND, PRECISION, AccelerateConfig, is_launch
 from zeroplan.check.launch_files import read_beside
 from zeroplan.check.launcher import Launch, launches, within
-from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, reached
+from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, check_names, reached
 from zeroplan.check.openrlhf import OpenRLHF
 from zeroplan.check.rules.hosts import HOST_CHECKS
 from zeroplan.check.rules.launch import beside_the_scripts_config
@@ -253,7 +253,9 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
         setting = replace(setting, reader=TRAINER, arguments=launch.arguments)
         checked.findings += check_arguments(launch.arguments, setting)
         checked.texts[launch.arguments.document.name] = launch.arguments.document.text
-    elif launch.reader == RAW or launch.unknown:
+    elif launch.stated is not None and launch.reader in (TRAINER, ACCELERATE):
+        checked.findings += check_names(launch.stated, setting)
+    if launch.reader == RAW or launch.unknown:
         setting = replace(setting, reader=TRAINER if launch.unknown else RAW, reader_is_known=True)
     findings, checked.texts[file[0]] = reached(*file, setting, made)
     checked.findings += findings

@@ -28,12 +28,13 @@ BESIDE = 'output_dir: o\nper_device_train_batch_size: 1\nbf16: true\ndeepspeed: 
 
 GROUP, LEAST = "num_generations", 2
 """Answers to one prompt in GRPO, which compares them, and how many it needs."""
-USUAL_GROUP = 8
+USUAL_GROUP, OF_GROUPS = 8, "GRPOConfig"
 OF_GRPO = ("scale_rewards", "vllm_device", "importance_sampling_level")
 GROUPED_SINCE = "0.15.0"
 GROUPS = "model_name_or_path: x/y\ndataset_name: d\n" + BESIDE + "num_generations: %s\n"
 
-RENAMES = "4.0.0"
+RENAMES, MODE_SINCE = "4.0.0", "3.12.0"
+"""Releases of ms-swift that call arguments otherwise, and that ask for vLLM's mode (arguments/rlhf_args.py)."""
 OLDER = {"train_type": "tuner_type", "sft_type": "tuner_type", "model_id_or_path": "model", "lora_modules": "adapters"}
 """Arguments of ms-swift before 4.0, and what 4.6 calls them."""
 OF_SWIFT = "model: x\n%s: full\ntorch_dtype: bfloat16\ndataset: d\ndeepspeed: zero2\n"
@@ -129,6 +130,14 @@ def plateau(arguments: Arguments) -> Iterator[Hit]:
         yield Hit("ZP822", ("lr_scheduler_type",), what, "eval_strategy: epoch")
 
 
+def vllm_of_swift(arguments: Arguments, release: str | None) -> Iterator[Hit]:
+    """`release`: the ms-swift that the project asks for; None: the newest."""
+    if arguments.tool != SWIFT or (release is not None and number(release) < number(MODE_SINCE)):
+        return
+    if arguments.stated("use_vllm") is True and "vllm_mode" not in arguments.document.config:
+        yield Hit("ZP822", ("use_vllm",), "use_vllm without vllm_mode: ms-swift stops", "vllm_mode: colocate")
+
+
 def groups_of_answers(arguments: Arguments, gpus: int | None, release: str | None) -> Iterator[Hit]:
     """A generation holds whole groups of answers to the same prompt, on all ranks together. `release`: the TRL that the
     project asks for.
@@ -138,7 +147,8 @@ def groups_of_answers(arguments: Arguments, gpus: int | None, release: str | Non
         return
     if not isinstance(group, int) or isinstance(group, bool) or group < 1:
         return
-    severity = ERROR if arguments.tool == TRL and arguments.job is None else WARNING  # another may group otherwise
+    is_its = arguments.job is None or OF_GROUPS in arguments.job.code
+    severity = ERROR if arguments.tool == TRL and is_its else WARNING  # another may group otherwise
     if group < LEAST:
         what = f"{GROUP} {group}, of which no advantage can be computed: TRL stops"
         yield Hit("ZP835", (GROUP,), what, f"{GROUP}: {LEAST}", severity)

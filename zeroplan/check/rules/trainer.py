@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from zeroplan.catalog.trainers.tools import SWIFT
 from zeroplan.catalog.trainers.tools import TRAINER as TOOL
 from zeroplan.check.arguments import SWITCHES, Arguments
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named, said
 from zeroplan.check.finding import number as figure
 from zeroplan.check.launch import HALVES
-from zeroplan.check.rule import ISSUE, Example, Rule, arguing, example
+from zeroplan.check.rule import ISSUE, Rule, arguing, example
 from zeroplan.check.rules.names import STAGE_2, STAGE_3
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER
 from zeroplan.check.subject import Subject
@@ -47,8 +46,6 @@ WARMUP = ', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "au
 LR = ', "optimizer": {"type": "AdamW", "params": {"lr": %s}}'
 
 BEST = '{"save_only_model": true, "load_best_model_at_end": %s, "eval_strategy": "steps", "bf16": true}'
-ON_LINE = "torchrun train.py --output_dir o --bf16 --per_device_train_batch_size 8 --deepspeed ds.json\n"
-
 RULES: tuple[Rule, ...] = (
     Rule(
         "ZP112", WARNING, "A number that YAML reads as a text",
@@ -120,13 +117,6 @@ RULES: tuple[Rule, ...] = (
         arguing(AUTOS % ('"auto"', "", ', "gradient_accumulation_steps": "auto"'), ACCUMULATES, transformers="4.46.1"),
         arguing(AUTOS % ('"auto"', "", ', "gradient_accumulation_steps": "auto"'), ACCUMULATES, transformers="4.47.1"),
         ISSUE + "6793",
-    ),
-    Rule(
-        "ZP829", ERROR, "A config on the command line that transformers 4.53 takes for a dict",
-        "transformers 4.53.0, run: argument --deepspeed: invalid dict value",
-        Example(ON_LINE, (("transformers", "4.53.0"),), file="run.sh"),
-        Example(ON_LINE, (("transformers", "4.54.0"),), file="run.sh"),
-        "https://github.com/huggingface/transformers/issues/39673",
     ),
 )  # fmt: skip
 
@@ -349,22 +339,6 @@ def refused_arguments(subject: Subject) -> Iterator[Hit]:
                   "auto_find_batch_size: false", severity)  # fmt: skip
 
 
-def named_on_the_line(subject: Subject) -> Iterator[Hit]:
-    """Transformers 4.53 takes a text on the command line for a dict (its modeling_utils asks typing for the union in
-    the other order first); a file of YAML goes through.
-    """
-    arguments, version = subject.setting.trainer_arguments, subject.setting.transformers
-    if version is None or not (4, 53) <= number(version) < (4, 54):
-        return
-    typed = arguments if arguments is None or arguments.job is not None else arguments.command_line
-    if typed is None or typed.tool == SWIFT:
-        return
-    if isinstance(stated := typed.stated("deepspeed"), str) and not stated.startswith("{"):
-        what = f"--deepspeed {named(stated)} ({typed.place('deepspeed')})"
-        yield Hit("ZP829", (), f"{what}: transformers {version} takes no name of a file on the command line",
-                  "transformers>=4.54")  # fmt: skip
-
-
 def resumes_without_optimizer(subject: Subject) -> Iterator[Hit]:
     arguments = subject.setting.trainer_arguments
     if arguments is None or arguments("save_only_model") is not True:
@@ -404,5 +378,4 @@ def accumulates_without_sync(subject: Subject) -> Iterator[Hit]:
 ARGUMENT_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (texts_for_numbers,)
 CHECKS = (batch_sizes, values, foreign_optimizer, two_optimizers, mixed_precision, filled_by_the_launcher,
           evaluates_alone, print_steps, best_model, older_fillings, refused_arguments,
-          accumulates_without_sync, accumulates_in_accelerate, named_on_the_line,
-          resumes_without_optimizer)  # fmt: skip
+          accumulates_without_sync, accumulates_in_accelerate, resumes_without_optimizer)  # fmt: skip

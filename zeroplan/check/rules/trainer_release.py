@@ -21,6 +21,7 @@ from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, TRAINER, TRL
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.interpolated import is_interpolated
+from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.rule import Example, Rule
 
 NEWEST_OF = {TRAINER: NEWEST, TRL: NEWEST, LLAMA_FACTORY: "5.6.0"}
@@ -35,6 +36,10 @@ NEAR = 0.8
 """How near a name is to the argument that may have been meant."""
 FILE = "output_dir: o\nper_device_train_batch_size: 1\nbf16: true\n%s\ndeepspeed: {bf16: {enabled: auto}, " \
        "zero_optimization: {stage: 2}, train_micro_batch_size_per_gpu: auto}\n"  # fmt: skip
+ON_LINE = "torchrun train.py --output_dir o --bf16 --per_device_train_batch_size 8 --deepspeed ds.json\n"
+
+OF_A_DICT = Span("4.53.0", "4.54.0")
+"""Releases whose parser takes `deepspeed` for a dict and no text."""
 LINK = "https://huggingface.co/docs/transformers/main_classes/trainer"
 
 RULES: tuple[Rule, ...] = (
@@ -49,6 +54,13 @@ RULES: tuple[Rule, ...] = (
         "training_args.py and trainer_utils.py of transformers 4.36 to 5.24, run: ValueError",
         Example(FILE % "lr_scheduler_type: cosin", file="train.yaml"),
         Example(FILE % "lr_scheduler_type: cosine", file="train.yaml"), LINK,
+    ),
+    Rule(
+        "ZP829", ERROR, "A config on the command line that transformers 4.53 takes for a dict",
+        "transformers 4.53.0, run: argument --deepspeed: invalid dict value",
+        Example(ON_LINE, (("transformers", "4.53.0"),), file="run.sh"),
+        Example(ON_LINE, (("transformers", "4.54.0"),), file="run.sh"),
+        "https://github.com/huggingface/transformers/issues/39673",
     ),
 )  # fmt: skip
 
@@ -82,8 +94,21 @@ def arguments_of_the_release(arguments: Arguments, releases: Stated) -> Iterator
         of_trl = {name: span for name, span in trl().items() if name not in trainer() and name not in code}
         severity = ERROR if releases.trl is not None and is_strict else WARNING
         yield from _unknown(arguments, of_trl, ("trl", releases.trl or NEWEST_TRL), severity)
+    yield from _named_on_the_line(arguments, stated)
     for name, known in VALUES.items():
         yield from _value(arguments, name, known, release, is_stated=stated is not None)
+
+
+def _named_on_the_line(arguments: Arguments, release: str | None) -> Iterator[Hit]:
+    """Transformers 4.53 takes a text on the command line for a dict (its modeling_utils asks typing for the union in
+    the other order first); a file of YAML goes through.
+    """
+    typed = arguments if arguments.job is not None else arguments.command_line
+    if typed is None or release is None or not OF_A_DICT.is_in(release):
+        return
+    if isinstance(stated := typed.stated(KEY), str) and not stated.startswith("{"):
+        what = f"--deepspeed {named(stated)}: transformers {release} takes no name of a file on the command line"
+        yield Hit("ZP829", (KEY,) if typed is arguments else (), what, "transformers>=4.54")
 
 
 def _unknown(
