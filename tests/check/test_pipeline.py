@@ -1,4 +1,4 @@
-"""PipelineModules: what one step in each of 35 releases showed (tests/references/make_pipeline_by_release.py), and
+"""PipelineModules: what one step in each of 39 releases showed (tests/references/make_pipeline_by_release.py), and
 scripts of Megatron-DeepSpeed.
 """
 
@@ -15,8 +15,9 @@ CONCISE = ("--format", "concise", "--fail-on", "error")
 CODE = "net = PipelineModule(layers=layers, num_stages=2)\ndeepspeed.initialize(model=net, config=%r)\n"
 
 
-def config(stage, accumulated):
-    return {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": accumulated, "bf16": {"enabled": True},
+def config(stage, accumulated, printed=1000):
+    printing = {} if printed is None else {"steps_per_print": printed}
+    return {**printing, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": accumulated, "bf16": {"enabled": True},
             "zero_optimization": {"stage": stage}}  # fmt: skip
 
 
@@ -25,7 +26,10 @@ def test_each_release(version, check_files):
     """Four micro-batches, each of another weight: the mean of their gradients moves each by 1/4, the sum by 1."""
     for case, weights in STEPS[version].items():
         ran = check_files({"a.py": CODE % config(*CASES[case])}, "--deepspeed", version, *CONCISE)
-        assert ("error ZP718" in ran.out) == isinstance(weights, str), (case, weights, ran.out)
+        assert ("error ZP718" in ran.out) == (str(weights).startswith("AssertionError: ZeRO-2")), (case, weights, ran.out)
+        assert ("error ZP720" in ran.out) == (str(weights).startswith("TypeError: unsupported operand")), (case, weights, ran.out)
+        if isinstance(weights, str):
+            continue
         sums = weights == [-1.0] * 4
         assert ("warning ZP719" in ran.out) == sums, (case, weights, ran.out)
 
@@ -58,8 +62,8 @@ MEGATRON = "deepspeed --num_gpus 8 pretrain_gpt.py --num-layers 2 --hidden-size 
     ("options", "stage", "batch", "rule"),
     [
         ("", 2, 16, "ZP718"), ("--no-pipeline-parallel", 3, 16, ""), ("", 1, 16, ""), ("--tensor-model-parallel-size 4", 1, 4, ""),
-        ("--tensor-model-parallel-size 4", 1, 3, "ZP202"), ("--no-pipeline-parallel --ds-sequence-parallel-size 2", 3, 8, ""),
-        ("--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2", 1, 4, ""), ("--tensor-model-parallel-size $TP", 1, 3, ""),
+        ("--tensor-model-parallel-size 4", 1, 6, "ZP201"), ("--no-pipeline-parallel --ds-sequence-parallel-size 2", 3, 8, ""),
+        ("--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2", 1, 4, ""), ("--tensor-model-parallel-size $TP", 1, 6, ""),
     ],
 )  # fmt: skip
 def test_megatron(check_files, options, stage, batch, rule):

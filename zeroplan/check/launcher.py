@@ -58,7 +58,7 @@ from zeroplan.check.ranks import (
     ranks,
     tasks_of,
 )
-from zeroplan.check.script_parser import unrecognized
+from zeroplan.check.script_parser import accumulated, unrecognized
 from zeroplan.check.setting import ACCELERATE, ANY
 from zeroplan.check.shell import Command, commands, cut_off, inner_commands
 from zeroplan.check.shell_variables import Word
@@ -139,6 +139,8 @@ class Launch(NamedTuple):
     """Whether it is DeepSpeed's own launcher with a script behind it."""
     pipeline: bool = False
     """Whether its model is a PipelineModule of DeepSpeed's, by its options."""
+    accumulates: int | None = None
+    """Micro-batches of a step that the script's own Accelerator asks for."""
     unrecognized: str = ""
     """The first option at which the script's own parser stops."""
     strategy: Word | None = None
@@ -294,6 +296,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         is_first=training is not None and training is first,
         built=openrlhf,
         pipeline=megatron is not None and megatron.pipeline,
+        accumulates=accumulated(code, {name: word.text for name, word in stated}),
         unrecognized=_unrecognized(line, stated, code),
         strategy=strategy_of([*stated, *assignments(line.script_words)]),
         has_code=KEY in code.lower(),

@@ -55,6 +55,16 @@ def config_calls(tree: ast.Module) -> list[ConfigCall]:
     return sorted(calls, key=lambda one: ORDER.index(one.reader))
 
 
+def builds_pipeline(text: str) -> bool:
+    """Whether all models that a file gives to deepspeed.initialize are PipelineModules."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    initialized = [call.pipeline for call in config_calls(tree) if call.reader == DEEPSPEED]
+    return bool(initialized) and all(initialized)
+
+
 def _pipelines(tree: ast.Module) -> set[str]:
     """PipelineModule, classes that are made of it, and names that every line sets to one."""
     nodes = list(ast.walk(tree))

@@ -15,9 +15,9 @@ from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.finding import ERROR, WARNING, Finding, Hit, named, said
 from zeroplan.check.named_config import EXPECTED, TWICE, CheckedFiles, Made, check_arguments, check_releases, reached
 from zeroplan.check.partly_known import alone, decided
-from zeroplan.check.python_calls import AT_STAGE_3, PIPELINE, config_calls
+from zeroplan.check.python_calls import AT_STAGE_3
 from zeroplan.check.python_reader import WORDS as SPOKEN_WORDS
-from zeroplan.check.python_reader import Literal, PythonConfigs, Use, python_configs, python_tree
+from zeroplan.check.python_reader import Literal, PythonConfigs, Use, python_configs
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY, as_argument
 from zeroplan.check.python_words import WORDS
 from zeroplan.check.rules.calls import Refused
@@ -124,14 +124,6 @@ def options_refused(name: str, text: str, is_option: Callable[[str], bool]) -> l
         return []
     refused = python_configs(name, text).refused
     return refused_by(name, text, [(start, one) for start, one in refused if any(map(is_option, one.takes))])
-
-
-def builds_pipeline(name: str, text: str) -> bool:
-    """Whether all models that a file gives to deepspeed.initialize are PipelineModules. Raises `SpecError`."""
-    if PIPELINE not in text:
-        return False
-    initialized = [call.pipeline for call in config_calls(python_tree(name, text)) if call.reader == DEEPSPEED]
-    return bool(initialized) and all(initialized)
 
 
 def _read_by(use: Use | None, document: Document | None, setting: Setting, unknown: Setting) -> Setting:

@@ -23,6 +23,7 @@ from zeroplan.check.launch_files import read_beside
 from zeroplan.check.launcher import Launch, launches, within
 from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, check_names, reached
 from zeroplan.check.openrlhf import OpenRLHF
+from zeroplan.check.python_calls import PIPELINE, builds_pipeline
 from zeroplan.check.rules.hosts import HOST_CHECKS
 from zeroplan.check.rules.launch import beside_the_scripts_config
 from zeroplan.check.rules.processes import PROCESS_CHECKS, line_ends, placeholders
@@ -156,14 +157,10 @@ def _by_code(launch: Launch, beside: Beside) -> CheckedFiles:
     return CheckedFiles()
 
 
-def _builds_pipeline(launch: Launch, beside: Beside) -> bool:
-    """Whether the script that is there gives its config to a PipelineModule."""
-    from zeroplan.check.python_file import builds_pipeline  # where such a script is there
-
+def _pipeline(launch: Launch, beside: Beside) -> str | None:
+    """The text of the script that is there, where it builds a PipelineModule."""
     file = read_beside(launch.script, beside) if launch.has_code and launch.config is not None else None
-    with suppress(SpecError):
-        return file is not None and builds_pipeline(*file)
-    return False
+    return file[1] if file is not None and PIPELINE in file[1] else None
 
 
 def _of_launch(launch: Launch, file: str, script: str) -> list[str]:
@@ -231,7 +228,9 @@ def _of_package(text: str, launch: Launch) -> tuple[str, str] | None:
 def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """The findings of a config, of a training file's or of Accelerate's, that one run is given."""
     precision = dict(launch.overrides).get(PRECISION)
-    setting = replace(setting, gpus=setting.gpus or launch.gpus, mixed_precision=precision)
+    setting = replace(
+        setting, gpus=setting.gpus or launch.gpus, mixed_precision=precision, accumulates=launch.accumulates
+    )  # fmt: skip
     if launch.config is None:
         if launch.training is None and not is_launch(document := read_document(*file, "an Accelerate config")):
             what = "no distributed_type: accelerate launch stops at what is no file of its own"
@@ -246,9 +245,10 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
         return _with_launchers(checked, launch, beside) if launch.training is not None else checked
     checked = CheckedFiles()
     setting = replace(setting, by_launcher=launch.reader == ACCELERATE)
-    if launch.pipeline or _builds_pipeline(launch, beside):  # whose stages share a micro-batch
-        gpus = setting.gpus if launch.pipeline or setting.gpus != launch.gpus else None
-        setting = replace(setting, pipeline=True, gpus=gpus)
+    if (text := _pipeline(launch, beside)) is not None:  # whose stages share a micro-batch
+        gpus = None if setting.gpus == launch.gpus else setting.gpus
+        setting = replace(setting, pipeline=builds_pipeline(text), gpus=gpus)
+    setting = replace(setting, pipeline=setting.pipeline or launch.pipeline)
     if launch.arguments is not None and launch.reader in (TRAINER, ACCELERATE):
         setting = replace(setting, reader=TRAINER, arguments=launch.arguments)
         checked.findings += check_arguments(launch.arguments, setting)

@@ -1,9 +1,12 @@
-"""Options at which the parser of a training script stops: one of argparse's whose arguments all stand in its file."""
+"""What a training script does with its options: those at which its parser stops, one of argparse's whose arguments all
+stand in its file, and the accumulation that its own Accelerator asks for.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 OTHERS = (
     "HfArgumentParser", "TrlParser", "parse_known_args", "add_subparsers", "sys.argv", "parse_intermixed_args",
@@ -63,3 +66,25 @@ def _names(value: ast.expr) -> Iterator[str]:
 
 def _name(call: ast.Call) -> str:
     return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
+
+
+ACCELERATOR = re.compile(r"\bAccelerator\((?:[^()]|\([^()]*\))*?\bgradient_accumulation_steps\s*=\s*([\w.]+)")
+DEFAULT = r"add_argument\(\s*[\"']--{}[\"'][^)]*?\bdefault\s*=\s*(\d+)"
+
+
+def accumulated(code: str, options: Mapping[str, str | None]) -> int | None:
+    """Micro-batches of a step that a script's own Accelerator asks for; None where it builds none, or that is not
+    known. `options`: what the script is given.
+    """
+    match = ACCELERATOR.search(code)
+    if match is None:
+        return None
+    if match[1].isdecimal():
+        return int(match[1])
+    name = match[1].rpartition(".")[2]
+    if f"--{name}" in options:
+        stated = options[f"--{name}"]
+    else:
+        usual = re.search(DEFAULT.format(name), code)
+        stated = usual and usual[1]
+    return int(stated) if stated is not None and stated.isdecimal() else None

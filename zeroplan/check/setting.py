@@ -57,6 +57,8 @@ class Setting:
     """What the script builds, by the names that `--optimizer` takes; None: unknown."""
     planned: Planned | None = None
     """The model, card and host of the run; None: nothing was said of any."""
+    accumulates: int | None = None
+    """Micro-batches of a step that the script's own Accelerator asks for; None: unknown, or it builds none."""
     quantized_by: str = ""
     """How the weights are quantized that lie in the folder which the arguments name; empty where they are not."""
     pipeline: bool = False

@@ -9,7 +9,10 @@ from typing import Any
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.kind import JSON
 from zeroplan.check.launch import DEEPSPEED, FILE, HALVES, PRECISION, SECTION, TOP, AccelerateConfig
-from zeroplan.check.rule import Rule, launching
+from zeroplan.check.rule import Example, Rule, launching
+from zeroplan.check.setting import ACCELERATE
+from zeroplan.check.subject import Subject
+from zeroplan.deepspeed.values import AUTO
 
 LINK = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
 PLUGIN = "accelerate: utils/dataclasses.py:DeepSpeedPlugin"
@@ -36,6 +39,12 @@ ON_OR_OFF = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off",
 NVME_PATHS = ("offload_optimizer_nvme_path", "offload_param_nvme_path")
 Z2, Z3 = "zero_stage: 2", "zero_stage: 3, zero3_save_16bit_model: true"
 DISK = ", offload_optimizer_device: nvme, offload_optimizer_nvme_path: /local_nvme"
+STEPS, LAUNCHED = "gradient_accumulation_steps", "accelerate launch --config_file accelerate.yaml train.py\n"
+ACCUMULATING = (
+    '{"distributed_type": "DEEPSPEED", "num_processes": 8, "mixed_precision": "bf16", "deepspeed_config": '
+    '{"zero_stage": 2, "gradient_accumulation_steps": %d}}  # Accelerator(gradient_accumulation_steps=4)\n'
+)
+"""YAML, and a script in Python."""
 OWN_FILE = f"{FILE}: ds_config.json"
 
 RULES: tuple[Rule, ...] = (
@@ -71,6 +80,13 @@ RULES: tuple[Rule, ...] = (
         launching(Z3, "num_machines: 2, "),
         launching(Z3 + ", deepspeed_multinode_launcher: standard", "num_machines: 2, main_process_ip: 10.0.0.1, "),
         "https://github.com/huggingface/accelerate/issues/2601",
+    ),
+    Rule(
+        "ZP848", WARNING, "Accumulation that the script's Accelerator and the config say otherwise",
+        "accelerate 1.15: commands/launch.py, run: the config's counts; for auto ValueError: invalid literal for int()",
+        Example(LAUNCHED, file="run.sh", beside=ACCUMULATING % 1),
+        Example(LAUNCHED, file="run.sh", beside=ACCUMULATING % 4),
+        "https://github.com/huggingface/accelerate/issues/3369",
     ),
 )  # fmt: skip
 
@@ -212,6 +228,24 @@ def lost_paths(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
                       '"none"', f'"nvme_path" in the ds_config.json that {FILE} names')  # fmt: skip
 
 
+def accumulates_otherwise(subject: Subject) -> Iterator[Hit]:
+    """An Accelerator of the script's own takes the config's number, with a warning in a log."""
+    asked_for, stated = subject.setting.accumulates, subject.stated(STEPS)
+    if subject.setting.reader != ACCELERATE or asked_for is None or type(stated) is not int or stated == asked_for:
+        return
+    what = f"the script's Accelerator accumulates {asked_for} micro-batches, and the config's {stated} counts"
+    yield Hit("ZP848", subject.spelled(STEPS) or (STEPS,), what, f'"{STEPS}": {asked_for}')
+
+
+def automatic_steps(launch: AccelerateConfig, accumulates: int | None) -> Iterator[Hit]:
+    """The launcher hands the field on, of which an Accelerator of the script's own makes a number; the Trainer's does
+    not.
+    """
+    if launch.is_deepspeed and accumulates is not None and launch.fields.get(STEPS) == AUTO:
+        what = f'"auto" for {STEPS}: an Accelerator of the script\'s own makes a number of it, and stops'
+        yield Hit("ZP848", (SECTION, STEPS), what, f"{STEPS}: {accumulates}", ERROR)
+
+
 def machines_apart(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     if not launch.reaches_others:
         yield Hit("ZP823", ("num_machines",), f"num_machines {launch.machines} without a deepspeed_hostfile: each "
@@ -222,5 +256,4 @@ def machines_apart(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
 LAUNCH_CHECKS: tuple[Callable[[AccelerateConfig, Any], Iterator[Hit]], ...] = (
     not_read, types, numbers, beside_a_file, initialisation, without_effect, lost_paths, machines_apart,
 )  # fmt: skip
-CHECKS = ()
-"""None that asks a ds_config."""
+CHECKS = (accumulates_otherwise,)

@@ -12,7 +12,7 @@ from zeroplan.check.subject import Subject
 LINK = "https://www.deepspeed.ai/tutorials/pipeline/"
 CODE = (
     "from deepspeed.pipe import PipelineModule\nnet = PipelineModule(layers=layers, num_stages=2)\n"
-    "deepspeed.initialize(model=net, config={'train_micro_batch_size_per_gpu': 1, 'gradient_accumulation_steps': 4,\n"
+    "deepspeed.initialize(model=net, config={'train_micro_batch_size_per_gpu': 1, 'gradient_accumulation_steps': %d,\n"
     "    'bf16': {'enabled': True}, 'zero_optimization': {'stage': %d}})\n"
 )
 
@@ -20,16 +20,22 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "ZP718", ERROR, "A PipelineModule at stage 2 or 3",
         "runtime/pipe/engine.py:PipelineEngine, run: AssertionError",
-        Example(CODE % 2, file="train.py"), Example(CODE % 1, file="train.py"), LINK,
+        Example(CODE % (4, 2), file="train.py"), Example(CODE % (4, 1), file="train.py"), LINK,
     ),
     Rule(
         "ZP719", WARNING, "A PipelineModule with accumulation in releases that sum its gradients",
         "runtime/engine.py:_backward_prologue of 0.16.0 to 0.18.2, run: the sum of micro-batches and not their mean",
-        Example(CODE % 1, (("version", "0.18.2"),), file="train.py"),
-        Example(CODE % 1, (("version", "0.18.3"),), file="train.py"), LINK, since="0.16.0", until="0.18.3",
+        Example(CODE % (4, 1), (("version", "0.18.2"),), file="train.py"),
+        Example(CODE % (4, 1), (("version", "0.18.3"),), file="train.py"), LINK, since="0.16.0", until="0.18.3",
+    ),
+    Rule(
+        "ZP720", ERROR, "A PipelineModule without steps_per_print in releases that divide by it",
+        "runtime/pipe/engine.py:train_batch of 0.15.2 to 0.16.4, run: TypeError",
+        Example(CODE % (1, 1), (("version", "0.16.4"),), file="train.py"),
+        Example(CODE % (1, 1), (("version", "0.19.8"),), file="train.py"), LINK, since="0.15.2", until="0.16.5",
     ),
 )  # fmt: skip
-SHARDS_GRADIENTS = (2, 3)
+SHARDS_GRADIENTS, PRINTED = (2, 3), "steps_per_print"
 
 
 def at_stage_2_or_3(subject: Subject) -> Iterator[Hit]:
@@ -47,4 +53,10 @@ def summed_gradients(subject: Subject) -> Iterator[Hit]:
         yield Hit("ZP719", subject.spelled(STEPS), what, "deepspeed>=0.18.3", ADVICE if count is None else "")
 
 
-CHECKS = (at_stage_2_or_3, summed_gradients)
+def nothing_printed(subject: Subject) -> Iterator[Hit]:
+    if subject.setting.pipeline and subject.facts.stage not in SHARDS_GRADIENTS and not subject.config.get(PRINTED):
+        what = f"no {PRINTED} beside a PipelineModule: DeepSpeed {subject.setting.version} stops in the first step"
+        yield Hit("ZP720", (PRINTED,), what, f'"{PRINTED}": 10')
+
+
+CHECKS = (at_stage_2_or_3, summed_gradients, nothing_printed)
