@@ -86,7 +86,7 @@ def test_a_training_yaml_names_its_config(zeroplan, write):
 @pytest.mark.parametrize(
     "text",
     ["a: 1\n", "deepspeed: none.json\n", "deepspeed: null\n", "a: &a [*a]", "a: !!python/name:os.system x",
-     "distributed_type: [", "- 1", "", "\0"],
+     "own: [", "- 1", "", "\0"],
 )  # fmt: skip
 def test_what_is_no_config_is_one_line(zeroplan, write, text):
     ran = zeroplan("check", write("a.yaml", text))

@@ -16,7 +16,9 @@ from pathlib import Path
 from tests.references.make_steps_by_release import take, write
 
 WRITTEN = Path(__file__).parent / "muon_by_release.json"
-CASES = {f"stage {stage}{', offloaded' * offloads}": (stage, offloads) for stage in (1, 2, 3) for offloads in (False, True)}
+CASES = {"stage 0": (0, False)} | {
+    f"stage {stage}{', offloaded' * offloads}": (stage, offloads) for stage in (1, 2, 3) for offloads in (False, True)
+}
 
 
 def counted() -> list[int]:

@@ -70,14 +70,14 @@ def _in_project(folder: Path, names: Sequence[Path], first: int) -> Iterator[str
 
 @cache
 def project_folders(folder: str, here: str) -> tuple[str, ...]:
-    """A folder and those above it that belong to the same project, up to `here` or the root of its repository; itself
-    alone where nothing says where that ends.
+    """A folder and those above it that belong to the same project, up to the root of its repository, or else to `here`;
+    itself alone where nothing says where that ends.
     """
     above = [folder]
-    while not (above[-1] == here or os.path.exists(os.path.join(above[-1], ".git"))):
+    while not os.path.exists(os.path.join(above[-1], ".git")):
         parent = os.path.dirname(above[-1])
         if parent == above[-1]:
-            return (folder,)
+            return tuple(above[: above.index(here) + 1]) if here in above else (folder,)
         above.append(parent)
     return tuple(above)
 

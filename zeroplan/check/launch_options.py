@@ -69,6 +69,12 @@ def strategy_of(stated: Iterable[tuple[str, Word]]) -> Word | None:
     return next((word for word in named if word.text in REGISTERED and word.text != "deepspeed"), None)
 
 
+def is_by_deepspeed(stated: Iterable[tuple[str, Word]]) -> bool:
+    """Whether an option asks Lightning for a strategy of DeepSpeed's."""
+    named = (word.text for name, word in stated if name.lstrip("-").rpartition(".")[2] == "strategy")
+    return any(text is not None and text.startswith(KEY) for text in named)
+
+
 def trainer_arguments(
     document: Document, stated: list[tuple[str, Word]], tool: str, code: str, *, beside_a_file: bool
 ) -> tuple[Arguments | None, tuple[str, ...]]:  # fmt: skip

@@ -37,6 +37,7 @@ from zeroplan.check.launch_files import (
 from zeroplan.check.launch_options import (
     assignments,
     config_of,
+    is_by_deepspeed,
     options_of,
     strategy_of,
     trainer_arguments,
@@ -49,6 +50,7 @@ from zeroplan.check.openrlhf import OpenRLHF, of_options
 from zeroplan.check.python_calls import OF_TRL
 from zeroplan.check.ranks import (
     OF_ENVIRONMENT,
+    OF_LIGHTNING,
     PLAIN,
     USE_RAY,
     VARIABLES,
@@ -59,7 +61,7 @@ from zeroplan.check.ranks import (
     tasks_of,
 )
 from zeroplan.check.script_parser import accumulated, unrecognized
-from zeroplan.check.setting import ACCELERATE, ANY
+from zeroplan.check.setting import ACCELERATE, ANY, LIGHTNING
 from zeroplan.check.shell import Command, commands, cut_off, inner_commands
 from zeroplan.check.shell_variables import Word
 
@@ -71,6 +73,8 @@ SWIFTS = re.compile(r"(?:^|[/.])swift[/.]cli[/.](?:sft|pt|rlhf)(?:\.py)?$")
 """The files and modules that `swift` starts itself."""
 REMOTE = ("srun", "mpirun", "mpiexec", "ssh", "pdsh", "clush", "parallel-ssh")
 """What starts a shell on other hosts."""
+OF_A_FILE = re.compile(r"--(?:cfg|conf|config|yaml|yml)(?:[_-](?:file|path))?")
+"""What scripts call an option that names a file of theirs."""
 OF_ITSELF = ("0", "BASH_SOURCE", "BASH_SOURCE[0]")
 """Variables that name the script."""
 OTHERS = {
@@ -145,6 +149,8 @@ class Launch(NamedTuple):
     """The first option at which the script's own parser stops."""
     strategy: Word | None = None
     """The name of one of Lightning's strategies."""
+    more: tuple[str, ...] = ()
+    """Scripts in Python that it is given, as nanoGPT's are settings."""
     has_code: bool = False
     """Whether the training script is there and speaks of DeepSpeed."""
     is_open: bool = False
@@ -250,8 +256,9 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     training = training_file(command.words[line.at :]) or (first if names_one else None)
     by_name = training is not None and (launcher == "llamafactory-cli" or training is first)
     stated = assignments(line.script_words) if by_name else list(options_of(line.script_words))
-    config, reader = config_of(stated)
-    word = training or first or dict(stated).get("--config")
+    environment = _environment(command, line, stated)
+    config, reader = _config(command.words[line.at], stated, environment)
+    word = training or first or next((word for name, word in stated if OF_A_FILE.fullmatch(name)), None)
     named = first_document if word is not None and word is first else named_document(word, beside)
     file, code = arguments_of(named), code_of(script, beside)
     by_file = script is not None and SWIFTS.search(script.text or "") is not None
@@ -276,7 +283,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     if config is None and training is None and launcher == "accelerate":
         config, reader = own.get("--deepspeed_config_file"), ACCELERATE
     hosts = read_beside(hostfile_of(own), beside) if launcher == "deepspeed" else None
-    environment = _environment(command, line, stated, file)
+    environment = {**_of_file(file), **environment}
     gpus = ranks(launcher, own, environment, hosts, slurm.per_node)
     if accelerate is not None and "--num_processes" not in own:
         gpus = processes_of(accelerate.text, beside)
@@ -299,9 +306,19 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         accumulates=accumulated(code, {name: word.text for name, word in stated}),
         unrecognized=_unrecognized(line, stated, code),
         strategy=strategy_of([*stated, *assignments(line.script_words)]),
+        more=tuple([word.text for word in line.script_words if word.text and word.text.endswith(".py")]),
         has_code=KEY in code.lower(),
         is_open=_may_name_one(command, line),
     )  # fmt: skip
+
+
+def _config(launcher: Word, stated: list[tuple[str, Word]], environment: Environment) -> tuple[Word | None, str]:
+    """The ds_config that a line names, or a variable for Lightning, and who reads it."""
+    config, reader = config_of(stated)
+    by_lightning = environment.get(OF_LIGHTNING)
+    if config is None and by_lightning and is_by_deepspeed(stated):
+        return launcher._replace(text=by_lightning), LIGHTNING
+    return config, reader
 
 
 def _unrecognized(line: CommandLine, stated: Sequence[tuple[str, Word]], code: str) -> str:
@@ -323,14 +340,14 @@ def _is_value(command: Command, line: CommandLine) -> bool:
 
 
 def _environment(
-    command: Command, line: CommandLine, stated: Sequence[tuple[str, Word]], file: Arguments | None
+    command: Command, line: CommandLine, stated: Sequence[tuple[str, Word]]
 ) -> Environment:  # fmt: skip
-    """The variables that decide how many processes start, of a file, of the script, and of `env A=1` in front."""
+    """The variables that decide how many processes start, of the script, and of `env A=1` in front."""
     before = ((word.text or "").partition("=") for word in command.words[: line.at])
     own = {name: value for name, _, value in before if name in VARIABLES}
     by_ray = dict(stated).get("--use_ray")
     ray = {USE_RAY: "1"} if by_ray is not None and value_of(by_ray.text or "") is True else {}
-    return {**_of_file(file), **command.environment, **own, **ray}
+    return {**command.environment, **own, **ray}
 
 
 def _overrides(of_accelerate: Mapping[str, Word]) -> tuple[tuple[str, Any], ...]:

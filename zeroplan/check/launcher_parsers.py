@@ -125,13 +125,13 @@ def _fraction(text: str) -> str:
 
 
 def _one_of(chosen: Sequence[str], text: str) -> str:
-    if text not in (*chosen, UNKNOWN):
+    if text not in chosen and UNKNOWN not in text:
         raise argparse.ArgumentTypeError(f"{said(text)}, none of {', '.join(chosen)}")
     return text
 
 
 def _number(text: str, kind: Callable[[str], object], what: str) -> str:
-    if text != UNKNOWN:
+    if UNKNOWN not in text:
         try:
             kind(text)
         except ValueError:
@@ -158,7 +158,7 @@ def parsed(launcher: str, words: Sequence[Word]) -> Parsed:
     """`words`: what follows the launcher, up to its end; of another launcher nothing is known."""
     if launcher not in OPTIONS:
         return Parsed({})
-    texts = [UNKNOWN if word.text is None else word.text for word in words]
+    texts = [word.pieces for word in words]
     try:
         stated = vars(_parser(launcher).parse_args(texts))
     except _RefusalError as error:
@@ -170,8 +170,8 @@ def parsed(launcher: str, words: Sequence[Word]) -> Parsed:
         return Parsed({}, refusal=message, instead=_nearest(launcher, unknown) if unknown else "")
     options = {name: value for name, value in stated.items() if value not in (None, False)}
     script, given = options.pop("script", UNKNOWN), options.pop("given", [])
-    texts_of = {name: None if value == UNKNOWN else str(value) for name, value in options.items()}
-    is_whole = script != UNKNOWN
+    texts_of = {name: None if UNKNOWN in str(value) else str(value) for name, value in options.items()}
+    is_whole = UNKNOWN not in script
     return Parsed(texts_of, is_whole=is_whole, script=len(texts) - len(given) - 1 if is_whole else None)
 
 

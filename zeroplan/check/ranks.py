@@ -25,8 +25,11 @@ PLAIN = ("python", "python3")
 """What starts one rank itself: so many as Slurm gives below srun."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 NPROC_PER_NODE, NNODES, FORCE_TORCHRUN, USE_RAY = "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN", "USE_RAY"
-VARIABLES = (VISIBLE, NPROC_PER_NODE, NNODES, FORCE_TORCHRUN, "SWIFT_SINGLE_DEVICE_MODE", USE_RAY, "USE_MCA")
-"""Variables that decide how many ranks a launcher starts, and how many GPUs each of them sees."""
+OF_LIGHTNING = "PL_DEEPSPEED_CONFIG_PATH"
+"""A variable that names the config to Lightning (2.6 pytorch/strategies/deepspeed.py)."""
+VARIABLES = (VISIBLE, NPROC_PER_NODE, NNODES, FORCE_TORCHRUN, "SWIFT_SINGLE_DEVICE_MODE", USE_RAY, "USE_MCA",
+             OF_LIGHTNING)  # fmt: skip
+"""Variables that decide how many ranks a launcher starts, how many GPUs each sees, and which config is read."""
 OF_ENVIRONMENT = ("swift", "llamafactory-cli")
 """Launchers that these variables alone decide for."""
 ON = ("true", "y", "1")

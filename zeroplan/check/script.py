@@ -27,7 +27,7 @@ from zeroplan.check.python_calls import PIPELINE, builds_pipeline
 from zeroplan.check.rules.hosts import HOST_CHECKS
 from zeroplan.check.rules.launch import beside_the_scripts_config
 from zeroplan.check.rules.processes import PROCESS_CHECKS, line_ends, placeholders
-from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
+from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER, Setting
 from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.check.shell_variables import Word
 from zeroplan.check.training_file import puts_of
@@ -135,14 +135,14 @@ def _in_code(launch: Launch, setting: Setting, beside: Beside, made: Made) -> Ch
     """The configs that the script which is started has, or names itself; None for none."""
     from zeroplan.check.python_file import check_python  # where such a script is there
 
-    file = read_beside(launch.script, beside)
-    try:
-        checked = None if file is None else check_python(*file, setting, beside, made)
-    except SpecError:
-        return None
-    if checked is not None and file is not None:
-        checked.notes.insert(0, f"{file[0]}, started by {launch.launcher}{_on(launch)}, has or names the config")
-    return checked
+    for name in (launch.script, *launch.more):
+        if (file := read_beside(name, beside)) is None:
+            continue
+        with suppress(SpecError):
+            checked = check_python(*file, setting, beside, made)
+            checked.notes.insert(0, f"{file[0]}, started by {launch.launcher}{_on(launch)}, has or names the config")
+            return checked
+    return None
 
 
 def _by_code(launch: Launch, beside: Beside) -> CheckedFiles:
@@ -255,7 +255,9 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
         checked.texts[launch.arguments.document.name] = launch.arguments.document.text
     elif launch.stated is not None and launch.reader in (TRAINER, ACCELERATE):
         checked.findings += check_names(launch.stated, setting)
-    if launch.reader == RAW or launch.unknown:
+    if launch.reader == LIGHTNING:
+        setting = replace(setting, reader=LIGHTNING, reader_is_known=True)
+    elif launch.reader == RAW or launch.unknown:
         setting = replace(setting, reader=TRAINER if launch.unknown else RAW, reader_is_known=True)
     findings, checked.texts[file[0]] = reached(*file, setting, made)
     checked.findings += findings

@@ -240,4 +240,7 @@ def _values(before: list[Word], after: list[Word]) -> tuple[str, ...]:
 def _apart(words: list[Word]) -> Iterator[Word]:
     """As the shell splits what is in no quotes."""
     for word in words:
+        if word.either:
+            yield word
+            continue
         yield from (word_of(part, word.start, word.end) for part in word.pieces.split())
