@@ -49,4 +49,5 @@ def test_muon_in_each_release(version, check_files):
                   "optimizer": {"type": "Muon", "params": {"lr": 0.002, "weight_decay": 0.01}}}  # fmt: skip
         ran = check_files({"ds.json": json.dumps(config)}, "--deepspeed", version, "--format", "concise", "--for", "deepspeed")
         seen = MUON[version][case]
-        assert (" error ZP" in ran.out, "warning ZP631" in ran.out) == (isinstance(seen, str), seen == 0), (case, seen, ran.out)
+        told = "warning ZP631" in ran.out or "warning ZP632" in ran.out
+        assert (" error ZP" in ran.out, told) == (isinstance(seen, str), seen == 0), (case, seen, ran.out)

@@ -105,6 +105,9 @@ def _argument(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def _text(node: ast.AST | None) -> str:
+    """A text, or what a call of a variable's name has where the environment has none: os.environ.get(NAME, text)."""
+    if isinstance(node, ast.Call) and len(node.args) == 2 and isinstance(node.args[0], ast.Constant):
+        node = node.args[1]
     value = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
     return value if isinstance(value, str) else ""
 

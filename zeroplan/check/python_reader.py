@@ -28,6 +28,8 @@ WORDS = (
     "zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", STRATEGY, PLUGIN, "deepspeed_stage_",
 )  # fmt: skip
 """One of them is in every file that holds a config."""
+ENVIRONMENT = ("get", "getenv")
+"""Calls of a name and what stands for it where the environment has none."""
 LARGEST_POWER, DEEPEST = 64, 6
 ENDS = re.compile(r"(\r\n|\r|\n)")
 """What ends a line of Python."""
@@ -210,6 +212,8 @@ class _Reader:
         if isinstance(node, ast.Attribute):
             default = self.names.defaults.get(node.attr)
             return "" if default is None else default.text
+        if isinstance(node, ast.Call) and self._name(node) in ENVIRONMENT and len(node.args) == len(ENVIRONMENT):
+            return self.text_of(node.args[1])
         if (parts := path_parts(node)) is not None:
             texts = [self.text_of(part) for part in parts]
             return "/".join(texts) if all(texts) else ""
@@ -218,6 +222,9 @@ class _Reader:
         except NOT_WORKED_OUT:
             return ""
         return value if isinstance(value, str) else ""
+
+    def _name(self, call: ast.Call) -> str:
+        return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
 
     def use(self, call: ConfigCall, *, alone: bool) -> Use:
         """Who reads the config of a call, and its other arguments, where no other call of that kind takes it too."""

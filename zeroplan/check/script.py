@@ -26,7 +26,7 @@ from zeroplan.check.openrlhf import OpenRLHF
 from zeroplan.check.python_calls import PIPELINE, builds_pipeline
 from zeroplan.check.rules.hosts import HOST_CHECKS
 from zeroplan.check.rules.launch import beside_the_scripts_config
-from zeroplan.check.rules.processes import PROCESS_CHECKS, line_ends, placeholders
+from zeroplan.check.rules.processes import PROCESS_CHECKS, apart, line_ends, placeholders
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER, Setting
 from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.check.shell_variables import Word
@@ -64,7 +64,7 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
         checked.notes += [f"{name}:{launch.line}: {note}" for note in inner.notes]
         left_out += [(f"{name}:{launch.line}", why)] if why else []
     if len(checked.texts) > 1 or checked.notes:
-        hits = (hit for rule in (line_ends, placeholders) for hit in islice(rule(text), MOST))
+        hits = (hit for rule in (line_ends, placeholders, apart) for hit in islice(rule(text), MOST))
         checked.findings += [placed(document, hit) for hit in hits]
     if len(checked.texts) == 1 and not checked.notes and not any(one.severity == ERROR for one in checked.findings):
         if others and not left_out:

@@ -24,6 +24,7 @@ PLACEHOLDER = re.compile(
     re.MULTILINE,
 )
 """Behind a variable, or behind an option at the end of a line."""
+VARIABLE = re.compile(r"[A-Za-z_]\w*")
 OTHER_COMMANDS = ("api", "chat", "eval", "export", "webchat")
 """Commands of LLaMA-Factory that take a file."""
 TRAINS = (
@@ -87,6 +88,12 @@ RULES: tuple[Rule, ...] = (
         "OpenRLHF 0.11: cli/train_ppo_ray.py:train: read",
         Example(RAY_LINE % 2, file="run.sh"), Example(RAY_LINE % 4, file="run.sh"),
         "https://openrlhf.readthedocs.io/en/latest/hybrid_engine.html",
+    ),
+    Rule(
+        "ZP849", ERROR, "Blanks around the sign that sets a variable", "run in bash 5: command not found",
+        Example('MORE = "--bf16"\ndeepspeed train.py --deepspeed ds.json $MORE\n', file="run.sh"),
+        Example('MORE="--bf16"\ndeepspeed train.py --deepspeed ds.json $MORE\n', file="run.sh"),
+        "https://www.gnu.org/software/bash/manual/html_node/Shell-Parameters.html",
     ),
     Rule(
         "ZP847", ERROR, "An option at which the script's own parser stops",
@@ -183,6 +190,17 @@ def line_ends(text: str) -> Iterator[Hit]:
     if at >= 0:
         what = "line ends of Windows: the shell takes the carriage return for a part of the word before it"
         yield Hit("ZP842", (), what, "line ends of Unix (dos2unix, or sed -i 's/\\r$//')", offset=max(0, at - 1))
+
+
+def apart(text: str) -> Iterator[Hit]:
+    """`NAME = value` runs a command NAME: nothing is set."""
+    for raws in raw_commands(text) if " = " in text else ():
+        several = [text[raw.start : raw.end] for raw in raws[:3]]
+        if len(several) > 2 and VARIABLE.fullmatch(several[0]) and several[1] == "=":
+            name = named(several[0])
+            is_used = re.search(rf"\$\{{?{several[0]}\b", text) is not None
+            yield Hit("ZP849", (), f"{name} = ... with blanks around = runs a command {name}, and sets nothing",
+                      f"{name}=...", ERROR if is_used else WARNING, raws[0].start)  # fmt: skip
 
 
 def placeholders(text: str) -> Iterator[Hit]:

@@ -18,6 +18,8 @@ IN_FP32 = ('{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "co
            '"zero_optimization": {"stage": 2, "reduce_bucket_size": 1000000}}')  # fmt: skip
 MUON = ('{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "Muon", "params": '
         '{"lr": 0.02}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": true}}}')
+MUON_ALONE = ('{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "Muon", '
+              '"params": {"lr": 0.02}}}')  # fmt: skip
 LEAST_LOST = 3
 """Micro-batches of which the first and the last count."""
 SMALL_BUCKET = 50_000_000
@@ -47,6 +49,12 @@ RULES: tuple[Rule, ...] = (
         "runtime/zero/stage_1_and_2.py of 0.18.5 to 0.19.2, run: no call of muon_update",
         example(MUON, version="0.19.0"), example(MUON, version="0.19.8"), ISSUE + "8463",
         since="0.18.5", until="0.19.3",
+    ),
+    Rule(
+        "ZP632", WARNING, "Muon at stage 0 in releases that do not apply it",
+        "runtime/engine.py of 0.17.6 to 0.19.6, run: no call of muon_update",
+        example(MUON_ALONE, version="0.19.6"), example(MUON_ALONE, version="0.19.8"), ISSUE + "8441",
+        since="0.17.6", until="0.19.7",
     ),
     Rule(
         "ZP717", WARNING, "Reduction in another dtype in releases that stop at a large parameter",
@@ -108,6 +116,9 @@ def reduced_in_another_dtype(subject: Subject) -> Iterator[Hit]:
 
 def muon_without_muon(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
+    if facts.optimizer == "muon" and facts.stage == 0:
+        what = f"DeepSpeed {subject.setting.version} updates no matrix by Muon at stage 0"
+        yield Hit("ZP632", subject.spelled("optimizer.type"), what, "deepspeed>=0.19.7, or stage 1")
     if facts.optimizer == "muon" and facts.stage in (1, 2) and facts.offloads_optimizer:
         yield Hit("ZP631", subject.spelled("optimizer.type"), f"DeepSpeed {subject.setting.version} updates no matrix "
                   "by Muon where the optimizer is offloaded: its gradients go to the host as they are",
