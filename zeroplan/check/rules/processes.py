@@ -196,7 +196,8 @@ def apart(text: str) -> Iterator[Hit]:
     """`NAME = value` runs a command NAME: nothing is set."""
     for raws in raw_commands(text) if " = " in text else ():
         several = [text[raw.start : raw.end] for raw in raws[:3]]
-        if len(several) > 2 and VARIABLE.fullmatch(several[0]) and several[1] == "=":
+        is_sum = text[: raws[0].start].rstrip().endswith("((")
+        if len(several) > 2 and VARIABLE.fullmatch(several[0]) and several[1] == "=" and not is_sum:
             name = named(several[0])
             is_used = re.search(rf"\$\{{?{several[0]}\b", text) is not None
             yield Hit("ZP849", (), f"{name} = ... with blanks around = runs a command {name}, and sets nothing",
