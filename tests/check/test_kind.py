@@ -159,8 +159,7 @@ def test_one_file_of_a_folder_stops_no_other(zeroplan, tmp_path, monkeypatch):
     ("name", "text", "word"),
     [
         ("package.json", '{"name": "x", "version": "1", "dependencies": {}}', "keys of something else ('name', 'version'"),
-        ("neox.yml", "pipe_parallel_size: 1\nnum_layers: 12\nzero_optimization: {stage: 1}\nfp16: {fp16: true}\n",
-         "a file of GPT-NeoX, which makes its config of it ('pipe_parallel_size'"),
+        ("neox.yml", "pipe_parallel_size: 1\nnum_layers: 12\n", "a file of GPT-NeoX, which makes its config of it ('pipe_parallel_size'"),
         ("slurm.out", "+ source /x\n[2021-07-01 01:25:12,365] [INFO] [engine.py:1680:_save] x\n", "a log"),
     ],
 )  # fmt: skip
@@ -222,7 +221,7 @@ def test_what_is_wrong_of_such_a_file_is_still_found(zeroplan, file):
     ("name", "text", "what"),
     [
         ("a.yaml", "data: {train_batch_size: 4}\nactor_rollout_ref: {model: {path: x}}\ntrainer: {n: 1}\n", "a file of verl"),
-        ("a.yaml", "pipe-parallel-size: 1\nzero_optimization: {stage: 1}\n", "a file of GPT-NeoX"),
+        ("a.yaml", "pipe-parallel-size: 1\nnum-layers: 2\n", "a file of GPT-NeoX"),
         ("a.yaml", "defaults:\n- deepspeed: zero2\noutput_dir: o\nnum_train_epochs: 3\n", "a file that Hydra puts together"),
         ("a.json", '{"model_type": "qwen-7b-chat", "template_type": "qwen", "dataset": ["a"], "output_dir": "o"}', "a training file of ms-swift"),
         ("a.log", "W0312 10:11:12.345000 139 torch/distributed/run.py:793] ***\n", "a log"),
@@ -266,3 +265,16 @@ def test_yaml_that_is_none(check_files, text, code):
     assert ran.code == code
     assert "text that is not YAML" in ran.out + ran.err
     assert ("error ZP101" in ran.out) == (code == 1)
+
+
+NEOX = '{"pipe-parallel-size": %d, "num-layers": 12, "train_micro_batch_size_per_gpu": 8, "precision": "bfloat16", \
+        "zero_optimization": {"stage": %s}, "fp16": {"fp16": true, "type": "bfloat16"}}'
+
+
+@pytest.mark.parametrize(("stages", "stage", "rule"), [(1, 1, ""), (0, 3, ""), (1, 3, "ZP718"), (1, 2, "ZP718"), (1, 4, "ZP401")])
+@pytest.mark.parametrize("name", ["a.yml", "a.json"])
+def test_files_of_gpt_neox(check_files, name, stages, stage, rule):
+    """Its own NeoXArgs, run, hand on what DeepSpeedConfig of 0.16.9 takes; pipe_parallel_size 0 is no PipelineModule."""
+    ran = check_files({name: NEOX % (stages, stage)}, "--format", "concise", "--fail-on", "error")
+    assert ran.code == bool(rule)
+    assert rule in ran.out

@@ -294,4 +294,5 @@ def test_a_config_that_a_default_names(check_files, text):
 
 def test_gpt_neox_by_its_own_keys(check_files):
     ran = check_files({"a.yml": "zero_optimization: {stage: 1}\nfp16: {fp16: true, enabled: true}\ncheckpoint_factor: 1000\n"})
-    assert "found a file of GPT-NeoX" in ran.err
+    assert ran.code == 0
+    assert "what GPT-NeoX hands to DeepSpeed" in ran.out

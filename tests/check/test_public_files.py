@@ -49,8 +49,6 @@ def test_what_runs(check, name, text):
          "a file that Hydra makes an object of ('_target_'"),
         ("wandb.yaml", "deepspeed: {value: null}\noutput_dir: {value: out}\nlearning_rate: {value: 1.0e-05}\n"
                        "per_device_train_batch_size: {value: 4}\n", "another tool's file ('deepspeed'"),
-        ("neox.json", '{"pipe-parallel-size": 1, "num-layers": 12, "train_micro_batch_size_per_gpu": 8, '
-                      '"zero_optimization": {"stage": 1}, "bf16": {"enabled": true}}', "a file of GPT-NeoX, which makes its config of it ('pipe-"),
         ("jinja.json", '{"train_batch_size": {{ size }}, "bf16": {"enabled": true}}', "a template"),
     ],
 )  # fmt: skip

@@ -11,11 +11,13 @@ from zeroplan.check.arguments import YAML, Arguments
 from zeroplan.check.check import UNREADABLE, check
 from zeroplan.check.document import Beside, Document, NotYamlError
 from zeroplan.check.finding import WARNING, Finding, said
+from zeroplan.check.gpt_neox import OWN, RELEASE, builds_pipeline, handed_on, is_neox
 from zeroplan.check.inner import Inner, inner, named_in
 from zeroplan.check.interpolated import known_of
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import (
     DEEPSPEED,
+    NEOX,
     TEMPLATE,
     Kind,
     a_template,
@@ -97,14 +99,15 @@ def is_other(name: str, text: str) -> bool:
 
 def other_json(name: str, text: str) -> Document | None:
     """The file, where it is no ds_config, and has or names one; a file that is named as one may be anything."""
-    if not any(f'"{word}"' in text for word in WORDS):
+    if not any(f'"{word}"' in text for word in (*WORDS, *NEOX)):
         return None
     try:
         document = read_document(name, text, EXPECTED)
     except NotReadableError:
         return None
     kind = kind_of(document)
-    is_nothing = kind is Kind.OTHER and DEEPSPEED not in document.config and inner(document) is None
+    has_part = DEEPSPEED in document.config or is_neox(document.config) or inner(document) is not None
+    is_nothing = kind is Kind.OTHER and not has_part
     return None if kind is Kind.CONFIG or is_nothing else document
 
 
@@ -130,6 +133,8 @@ def _of_kind(
 
 def _of_another(document: Document, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """A file of another program, which may have a part of it. Raises `OtherKindError`."""
+    if is_neox(document.config) and (config := handed_on(document)).config:
+        return _of_neox(config, builds_pipeline(document.config), setting, made)
     if (part := inner(document)) is not None:
         return _of_part(part, setting, beside, made)
     if (strategy := strategy_of(document)) is not None:
@@ -139,6 +144,17 @@ def _of_another(document: Document, setting: Setting, beside: Beside, made: Made
     if (named_one := named_in(document)) is not None:
         return _of_named(document, named_one, setting, beside, made)
     raise not_a_config(document, EXPECTED)
+
+
+def _of_neox(config: Document, pipeline: bool, setting: Setting, made: Made) -> CheckedFiles:
+    setting = replace(setting, reader=RAW, reader_is_known=True, pipeline=pipeline, gpus=None)
+    setting = made(config, setting, None)
+    if not setting.version_is_stated:
+        setting = replace(setting, version=RELEASE)
+    note = f"{config.name}: what GPT-NeoX hands to DeepSpeed, checked as DeepSpeed {setting.version}"
+    findings = [_left_to_others(one) for one in check(config, setting)
+                if one.path not in OWN and one.rule not in PUT_IN]  # fmt: skip
+    return CheckedFiles(findings, {config.name: config.text}, [note])
 
 
 def _of_named(

@@ -10,6 +10,7 @@ from zeroplan.catalog.files import LARGEST_CONFIG, beside, read_text
 from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.check.arguments import YAML
 from zeroplan.check.files import strategy_of
+from zeroplan.check.gpt_neox import handed_on, is_neox
 from zeroplan.check.inner import inner
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import DEEPSPEED, JSON, OWN_KEYS, SCRIPT, Kind, kind_of, read_document
@@ -84,6 +85,8 @@ def _has_config(path: str) -> bool:
     if kind is Kind.ARGUMENTS:
         is_file = isinstance(stated, str) and (stated.endswith(JSON) or tool_of(document.config) is not None)
         return is_file or isinstance(stated, dict)
+    if is_neox(document.config):
+        return bool(handed_on(document).config)
     return kind is not Kind.OTHER or inner(document) is not None or strategy_of(document) is not None
 
 

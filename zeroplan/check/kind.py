@@ -28,11 +28,14 @@ MAPPING = re.compile(r"(?:\ufeff?\s*(?:#[^\n]*|---)?\n)*[A-Za-z_][\w-]*:(?:\s|$)
 """How YAML begins: with a key, behind comments."""
 TYPED = ("optimizer", "scheduler")
 """Sections that other tools have too, with other keys."""
+NEOX = frozenset({
+    "pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size", "checkpoint_factor",
+    "checkpoint-factor", "keep_last_n_checkpoints", "keep-last-n-checkpoints", "output_layer_init_method",
+    "output-layer-init-method",
+})  # fmt: skip
+"""Keys of GPT-NeoX's files."""
 OTHERS = {
-    **dict.fromkeys(("pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size",
-                     "checkpoint_factor", "checkpoint-factor", "keep_last_n_checkpoints", "keep-last-n-checkpoints",
-                     "output_layer_init_method", "output-layer-init-method"),
-                    "a file of GPT-NeoX, which makes its config of it"),
+    **dict.fromkeys(NEOX, "a file of GPT-NeoX, which makes its config of it"),
     "_target_": "a file that Hydra makes an object of", "log_history": "the Trainer's state (trainer_state.json)",
     "actor_rollout_ref": "a file of verl, which trains without DeepSpeed",
 }  # fmt: skip

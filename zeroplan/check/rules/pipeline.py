@@ -41,7 +41,7 @@ SHARDS_GRADIENTS, PRINTED = (2, 3), "steps_per_print"
 def at_stage_2_or_3(subject: Subject) -> Iterator[Hit]:
     if subject.setting.pipeline and subject.facts.stage in SHARDS_GRADIENTS:
         what = f"a PipelineModule at stage {subject.facts.stage}: DeepSpeed stops, its stages keep all gradients"
-        write = '"stage": 1; or --no-pipeline-parallel, of Megatron-DeepSpeed'
+        write = '"stage": 1, or --no-pipeline-parallel of Megatron-DeepSpeed, pipe_parallel_size 0 of GPT-NeoX'
         yield Hit("ZP718", subject.spelled(f"{ZERO}.stage"), what, write)
 
 
