@@ -1,4 +1,4 @@
-"""The findings of a file, whatever it is: a launch script, Python, a hostfile, a config or what has or names one."""
+"""The findings of a file, whatever it is: a script, Python, a notebook, a hostfile, a config or what has one."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Mad
         from zeroplan.check.python_file import check_python  # where there is such a file
 
         return check_python(name, text, setting, beside, made)
+    if name.lower().endswith(".ipynb"):
+        from zeroplan.check.notebook import check_notebook  # where there is such a file
+
+        return check_notebook(name, text, setting, beside, made)
     if is_hostfile(name, text):
         return _hostfile(name, text)
     return check_config_file(name, text, setting, beside, made)

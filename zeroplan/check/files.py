@@ -93,7 +93,7 @@ def _unreadable(name: str, error: NotYamlError) -> Finding:
 
 def is_other(name: str, text: str) -> bool:
     """Whether it is anything but a ds_config that is JSON, which alone is mended."""
-    written = is_script(name, text) or is_python(name, text) or is_yaml(name, text)
+    written = is_script(name, text) or is_python(name, text) or is_yaml(name, text) or name.endswith(".ipynb")
     return written or other_json(name, text) is not None
 
 

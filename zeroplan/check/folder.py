@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from zeroplan.catalog.files import LARGEST_CONFIG, beside, read_text
+from zeroplan.catalog.files import LARGEST_CONFIG, LARGEST_FILE, beside, read_text
 from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.check.arguments import YAML
 from zeroplan.check.files import strategy_of
@@ -18,7 +18,8 @@ from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.python_reader import WORDS
 from zeroplan.errors import SpecError, ZeroplanError, shown
 
-ENDINGS = (*JSON, *YAML, *SCRIPT, ".py")
+NOTEBOOK = ".ipynb"
+ENDINGS = (*JSON, *YAML, *SCRIPT, ".py", NOTEBOOK)
 NAMED = re.compile(r"(?:^|[^a-z])(?:ds|deepspeed|zero[0-3]?)(?:[^a-z]|conf|$)")
 """How people name them: ds_config.json, deepspeed.json, zero3_offload.json, my-ds-config.json."""
 EXPECTED = "a ds_config.json"
@@ -65,6 +66,8 @@ def looks_like_config(path: str) -> bool:
         return _starts_with_config(path)
     if path.lower().endswith(".py"):
         return _has_or_names_config(path)
+    if path.lower().endswith(NOTEBOOK):
+        return _is_notebook_with_config(path)
     is_named = not path.lower().endswith(YAML) and NAMED.search(os.path.basename(path).lower())
     return bool(is_named) or _has_config(path)
 
@@ -93,24 +96,47 @@ def _has_config(path: str) -> bool:
 def _has_or_names_config(path: str) -> bool:
     """Whether a Python file holds a config or names one that is there, and is Python."""
     try:
-        text = read_text(path, EXPECTED, LARGEST_CONFIG)
-        if not any(word in text for word in (*WORDS, DEEPSPEED)):
-            return False
-        from zeroplan.check.python_reader import python_configs  # where there is such a file
-
-        written = python_configs(path, text)
-        files = (file for _line, name, _use in written.named for file in beside(path, name))
-        return bool(written.literals or written.refused) or any(map(os.path.isfile, files))
+        return _python_has(path, read_text(path, EXPECTED, LARGEST_CONFIG))
     except ZeroplanError:
         return False
+
+
+def _python_has(path: str, text: str) -> bool:
+    if not any(word in text for word in (*WORDS, DEEPSPEED)):
+        return False
+    from zeroplan.check.python_reader import python_configs  # where there is such a file
+
+    try:
+        written = python_configs(path, text)
+        files = (file for _line, name, _use in written.named for file in beside(path, name))
+        return bool(written.literals or written.refused or written.texts) or any(map(os.path.isfile, files))
+    except ZeroplanError:
+        return False
+
+
+def _is_notebook_with_config(path: str) -> bool:
+    """By its cells, and by what they write."""
+    from zeroplan.check.notebook import parts_of  # where there is such a file
+
+    try:
+        text = read_text(path, EXPECTED, LARGEST_FILE)
+        parts = parts_of(path, text) if DEEPSPEED in text.lower() else None
+    except ZeroplanError:
+        return False
+    if parts is None:
+        return False
+    return bool(parts.written) or _python_has(path, parts.python) or _script_starts(path, parts.shell)
 
 
 def _starts_with_config(path: str) -> bool:
     """Whether a script gives a training run a config that is there, seen from it or from here."""
     try:
-        text = read_text(path, EXPECTED, LARGEST_CONFIG)
+        return _script_starts(path, read_text(path, EXPECTED, LARGEST_CONFIG))
     except ZeroplanError:
         return False
+
+
+def _script_starts(path: str, text: str) -> bool:
     if not any(word in text for word in (DEEPSPEED, "--config_file")):
         return False
     from zeroplan.check.launcher import launches  # where there is such a file

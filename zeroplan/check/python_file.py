@@ -13,7 +13,16 @@ from operator import itemgetter
 from zeroplan.check.check import MOST, check, placed
 from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.finding import ERROR, WARNING, Finding, Hit, named, said
-from zeroplan.check.named_config import EXPECTED, TWICE, CheckedFiles, Made, check_arguments, check_releases, reached
+from zeroplan.check.named_config import (
+    EXPECTED,
+    TWICE,
+    CheckedFiles,
+    Made,
+    check_arguments,
+    check_json,
+    check_releases,
+    reached,
+)
 from zeroplan.check.partly_known import alone, decided
 from zeroplan.check.python_calls import AT_STAGE_3
 from zeroplan.check.python_reader import WORDS as SPOKEN_WORDS
@@ -43,7 +52,10 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
     """Check each config of a file as far as the file decides it. Raises `SpecError` for a file without one."""
     checked, notes = CheckedFiles(texts={name: text}), list[tuple[int, str]]()
     written = python_configs(name, text)
-    if not (written.literals or written.named or written.refused):
+    for content in written.texts:
+        checked.findings += check_json(name, content, setting, made)
+        notes.append((content.count("\n", 0, content.index("{")) + 1, "a config in a text"))
+    if not (written.literals or written.named or written.refused or written.texts):
         return _elsewhere(name, text, written, setting, beside, made)
     checked.findings += refused_by(name, text, written.refused)
     by_lightning = replace(setting, reader=LIGHTNING, reader_is_known=True) if STRATEGY in text else setting
@@ -68,7 +80,7 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
         findings, checked.texts[file[0]] = reached(*file, read, made)
         checked.findings += findings
         notes.append((line, file[0]))
-    if not written.literals and not written.refused and len(checked.texts) == 1:
+    if not written.literals and not written.refused and not written.texts and len(checked.texts) == 1:
         line, path, _use = written.named[0]
         raise SpecError(f"{name}:{line}", f"{said(path)}, which is not there", "a ds_config.json")
     checked.notes = [f"{name}:{line}: {note}" for line, note in sorted(notes, key=itemgetter(0))]

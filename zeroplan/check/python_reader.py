@@ -13,7 +13,8 @@ from zeroplan.check.arguments import DEFAULTS, Arguments
 from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.inner import OWN_NAME
 from zeroplan.check.interpolated import stand_in
-from zeroplan.check.kind import is_config
+from zeroplan.check.json_reader import NotReadableError, read_json
+from zeroplan.check.kind import OWN_KEYS, is_config
 from zeroplan.check.python_calls import ConfigCall, config_calls
 from zeroplan.check.python_names import CHANGING, Names, imported_files, names_of, pairs, path_parts
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY
@@ -30,6 +31,7 @@ WORDS = (
 """One of them is in every file that holds a config."""
 ENVIRONMENT = ("get", "getenv")
 """Calls of a name and what stands for it where the environment has none."""
+BLANKED = re.compile(r"[^\r\n]")
 LARGEST_POWER, DEEPEST = 64, 6
 ENDS = re.compile(r"(\r\n|\r|\n)")
 """What ends a line of Python."""
@@ -71,6 +73,8 @@ class PythonConfigs(NamedTuple):
     literals: list[Literal]
     named: list[tuple[int, str, Use]]
     """Lines of calls that take the name of a file, with that name."""
+    texts: list[str]
+    """Configs in JSON that stand in texts, each in a file of blanks, so that its place is that in this file."""
     refused: list[tuple[int, Refused]]
     """What a call stops at, with the offset where it stands."""
     others: list[Use]
@@ -127,12 +131,32 @@ def python_configs(name: str, text: str) -> PythonConfigs:
     used = [one.use for one in several] + [use for _line, _path, use in paths]
     others = [use for _call, use in uses if not any(use is one for one in used)]
     several.sort(key=lambda one: one.document.root.start)
-    return PythonConfigs(several, paths, refused, others, imported_files(tree))
+    return PythonConfigs(several, paths, _json_texts(tree, reader), refused, others, imported_files(tree))
 
 
 def literal_of(document: Document, node: ast.expr, call: str) -> Literal:
     """The config of a dict that another reader built of a file's values, each in its place."""
     return _Reader(document.name, document.text, Names({}, {}, {}, {})).literal(node, ())._replace(call=call)
+
+
+def _json_texts(tree: ast.Module, reader: _Reader) -> list[str]:
+    """Of texts that a file may write: ds_config = '''{"zero_optimization": ...}'''."""
+    texts: list[str] = []
+    for node in ast.walk(tree):
+        stated = node.value if isinstance(node, ast.Constant) else None
+        if not isinstance(stated, str) or not any(f'"{word}"' in stated for word in OWN_KEYS):
+            continue
+        assert isinstance(node, ast.Constant)
+        start, end = reader.span(node)
+        first, last = reader.text.find("{", start, end), reader.text.rfind("}", start, end) + 1
+        inside = reader.text[first:last]
+        try:
+            content = read_json(reader.name, inside)
+        except NotReadableError:
+            continue
+        if first >= 0 and is_config(content.config):
+            texts.append(BLANKED.sub(" ", reader.text[:first]) + inside)
+    return texts
 
 
 def _parts(tree: ast.Module) -> set[ast.expr]:
@@ -230,17 +254,17 @@ class _Reader:
         """Who reads the config of a call, and its other arguments, where no other call of that kind takes it too."""
         if call.reader != TRAINER or not alone:
             return Use(call.reader, pipeline=call.pipeline)
-        several = [(one.arg, *self._span(one.value), self._known(one.value)) for one in call.call.keywords]
+        several = [(one.arg, *self.span(one.value), self._known(one.value)) for one in call.call.keywords]
         members = [Member(name, start, end, node) for name, start, end, node in several if name is not None and node]
         names = [Member(name, start, end, node or ValueNode(start, end)) for name, start, end, node in several if name]
         is_whole = not any(name is None or (name in DEFAULTS and node is None) for name, _start, _end, node in several)
-        roots = (ValueNode(*self._span(call.call), members=each) for each in (members, names))
+        roots = (ValueNode(*self.span(call.call), members=each) for each in (members, names))
         whole, stated = (Arguments(Document(self.name, self.text, root), call.tool) for root in roots)
         return Use(call.reader, whole if is_whole else None, stated)
 
     def _known(self, node: ast.expr) -> ValueNode | None:
         try:
-            return ValueNode(*self._span(node), scalar=self._scalar(node))
+            return ValueNode(*self.span(node), scalar=self._scalar(node))
         except NOT_WORKED_OUT:
             return None
 
@@ -260,7 +284,7 @@ class _Reader:
             if inner is not None:
                 start = self._offset(place.lineno, place.col_offset)  # type: ignore[attr-defined]
                 members[name] = Member(name, start, start + len(name) + 2, inner)
-        return ValueNode(*self._span(node), members=list(members.values()))
+        return ValueNode(*self.span(node), members=list(members.values()))
 
     def _value(self, node: ast.expr, path: str) -> ValueNode | None:
         """None for what other code decides; where the Trainer would fill it, "auto" stands for it."""
@@ -270,15 +294,15 @@ class _Reader:
             return self._object(node, f"{path}.")
         if isinstance(node, ast.List | ast.Tuple):
             items = [self._value(one, path) for one in node.elts]
-            return None if None in items else ValueNode(*self._span(node), items=[one for one in items if one])
+            return None if None in items else ValueNode(*self.span(node), items=[one for one in items if one])
         try:
-            return ValueNode(*self._span(node), scalar=self._scalar(node))
+            return ValueNode(*self.span(node), scalar=self._scalar(node))
         except NOT_WORKED_OUT:
             self.unknown.append((node.lineno, path))
             known = key(path)
             if known is not None and known.kind == "integer" and _is_share(node):
-                self.shares.append((*self._span(node), path))
-        return stand_in(*self._span(node), path)
+                self.shares.append((*self.span(node), path))
+        return stand_in(*self.span(node), path)
 
     def _scalar(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, bool | int | float | str)):
@@ -296,9 +320,9 @@ class _Reader:
 
     def start(self, node: ast.expr) -> int:
         """The offset at which a part of the file begins."""
-        return self._span(node)[0]
+        return self.span(node)[0]
 
-    def _span(self, node: ast.expr) -> tuple[int, int]:
+    def span(self, node: ast.expr) -> tuple[int, int]:
         end = self._offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
         return self._offset(node.lineno, node.col_offset), end
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from zeroplan.catalog.files import LARGEST_CONFIG, STANDARD_INPUT, beside, read_text
+from zeroplan.catalog.files import LARGEST_CONFIG, LARGEST_FILE, STANDARD_INPUT, beside, read_text
 from zeroplan.check.accepted import WHAT, baseline, is_new, not_ignored, read_baseline
 from zeroplan.check.any_file import check_file
 from zeroplan.check.arguments import read_arguments
@@ -118,7 +118,7 @@ def _looked_at(
     which the job is added that it states with the model.
     """
     name = STANDARD_INPUT if path == "-" else path
-    text = read_text(path, "a ds_config.json", LARGEST_CONFIG)
+    text = read_text(path, "a ds_config.json", LARGEST_FILE if path.endswith(".ipynb") else LARGEST_CONFIG)
     inputs, notes = _as_required(inputs, path)
     if (command.fix or command.diff) and not is_other(name, text):
         result = mended(text, partial(_of_json, inputs, name), chosen.kept)

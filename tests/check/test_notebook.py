@@ -1,0 +1,67 @@
+"""Notebooks: cells in Python, commands of a shell, and files that cells write."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from zeroplan.check.notebook import parts_of
+
+BAD = '{"train_batch_size": 8, "zero_optimization": {"stage": 5}}'
+CONCISE = ("--format", "concise", "--fail-on", "error")
+
+
+def notebook(*cells, indent=1):
+    """As nbformat writes it: each line of a cell on one of the file."""
+    content = [{"cell_type": "markdown", "metadata": {}, "source": ["# deepspeed\n"]}]
+    content += [{"cell_type": "code", "metadata": {}, "outputs": [], "source": cell.splitlines(keepends=True)} for cell in cells]
+    return json.dumps({"cells": content, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=indent)
+
+
+PYTHON = f"import deepspeed\nds_config = {BAD}\ndeepspeed.initialize(config=ds_config)\n"
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [PYTHON], ["pip install deepspeed", "%matplotlib inline\n!pip install x", PYTHON],
+        [f"%%writefile ds.json\n{BAD}", "!deepspeed train.py --deepspeed_config ds.json"], [f"%%writefile ds_config.json\n{BAD}"],
+        [f"config = '''\n{BAD}\n'''\nopen('ds.json', 'w').write(config)"],
+        [f"%%writefile ds.json\n{BAD}", "%%bash\ndeepspeed train.py \\\n  --deepspeed_config ds.json"],
+        [f"%%writefile ds.json\n{BAD}", "args = TrainingArguments('o', deepspeed='ds.json')"],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("indent", [1, None])
+def test_the_config_of_a_notebook(check_files, cells, indent):
+    ran = check_files({"a.ipynb": notebook(*cells, indent=indent)}, *CONCISE)
+    assert ran.code == 1
+    assert "a.ipynb:" in ran.out
+    assert "error ZP401: 5 here" in ran.out
+
+
+def test_lines_are_those_of_the_file(check_files):
+    text = notebook("import deepspeed", PYTHON)
+    line = 1 + next(at for at, one in enumerate(text.splitlines()) if "ds_config = " in one)
+    assert f"a.ipynb:{line}:" in check_files({"a.ipynb": text}, *CONCISE).out
+
+
+def test_cells_of_code_alone():
+    parts = parts_of("a.ipynb", notebook("x = 1\n!echo a\n", "%%bash\necho b\n"))
+    assert [line for line in parts.python.splitlines() if line] == ["x = 1", "pass"]
+    assert [line for line in parts.shell.splitlines() if line] == ["echo a", "echo b"]
+
+
+@pytest.mark.parametrize("text", [notebook("x = 1"), '{"cells": 1}', '{"cells": [1]}', "{", notebook()])
+def test_notebooks_without_one(check_files, text):
+    ran = check_files({"a.ipynb": text})
+    assert ran.code == 2
+    assert "notebook" in ran.err
+
+
+def test_notebooks_of_a_folder(zeroplan, tmp_path):
+    (tmp_path / "a.ipynb").write_text(notebook(PYTHON))
+    (tmp_path / "b.ipynb").write_text(notebook("x = 1"))
+    ran = zeroplan("check", str(tmp_path), *CONCISE)
+    assert ran.code == 1
+    assert "b.ipynb" not in ran.out + ran.err

@@ -1,0 +1,143 @@
+"""The findings of a notebook: of its cells in Python, of what they start in a shell, of configs that they write.
+
+Each line keeps its number in the file, where it has one of its own there; else lines are counted from the first cell of
+code on. Nothing of it runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from contextlib import suppress
+from itertools import count
+from typing import NamedTuple
+
+from zeroplan.check.document import Beside
+from zeroplan.check.json_reader import NotReadableError, read_json
+from zeroplan.check.kind import JSON, is_config
+from zeroplan.check.named_config import CheckedFiles, Made, check_json
+from zeroplan.check.python_file import check_python
+from zeroplan.check.script import started
+from zeroplan.check.setting import Setting
+from zeroplan.errors import SpecError
+
+ENDING = ".ipynb"
+EXPECTED = "a cell with a DeepSpeed config, or one that starts a run with it"
+CELL, SOURCE = re.compile(r'^\s*"cell_type":\s*"(\w+)"'), re.compile(r'^\s*"source":\s*\[\s*$')
+WRITES, SHELL = re.compile(r"%%writefile\s+(?:-a\s+)?(\S+)"), re.compile(r"%%(?:bash|sh)\b")
+LINE = re.compile(r"(\s*)([!%])\s*(.*)", re.DOTALL)
+"""A line for a shell, or for IPython."""
+
+
+class Parts(NamedTuple):
+    """The cells of code: of each line only one part has it, and the whole."""
+
+    python: str
+    shell: str
+    written: dict[str, str]
+    """Files that cells write, by name."""
+    whole: str
+
+
+def check_notebook(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+    """Raises `SpecError` for one without a config."""
+    parts = parts_of(name, text)
+
+    def seen(named: str) -> tuple[str, str] | None:
+        own = parts.written.get(named.removeprefix("./"))
+        return (name, own) if own is not None else beside(named)
+
+    checked = CheckedFiles()
+    for part, check in ((parts.python, check_python), (parts.shell, started)):
+        with suppress(SpecError):
+            inner = check(name, part, setting, seen, made)
+            checked.findings += inner.findings
+            checked.texts |= inner.texts
+            checked.notes += inner.notes
+    for written, content in parts.written.items() if not checked.texts else ():
+        if _is_config(content):
+            checked.findings += check_json(name, content, setting, made)
+            checked.texts[name] = content
+            checked.notes.append(f"{name}: writes {written}")
+    if not checked.texts:
+        raise SpecError(name, "a notebook without a DeepSpeed config", EXPECTED)
+    checked.texts[name] = parts.whole
+    return checked
+
+
+def _is_config(text: str) -> bool:
+    try:
+        return is_config(read_json("", text).config)
+    except NotReadableError:
+        return False
+
+
+def parts_of(name: str, text: str) -> Parts:
+    """Raises `SpecError` for what is no notebook."""
+    try:
+        content = json.loads(text)
+        sources = [cell.get("source", []) for cell in content["cells"] if cell.get("cell_type") == "code"]
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
+        raise SpecError(name, "text that is no notebook", "JSON of nbformat") from error
+    stated = ["".join(source) if isinstance(source, list) else str(source) for source in sources]
+    cells, several = _placed(text.splitlines()), [cell.splitlines() for cell in stated if cell]
+    if [[line for _at, line in cell] for cell in cells] != several:  # written on one line, or otherwise
+        numbers = count()
+        cells = [[(next(numbers), line) for line in cell] for cell in several]
+    return _apart(cells)
+
+
+def _apart(cells: list[list[tuple[int, str]]]) -> Parts:
+    """The parts of cells whose lines are numbered from 0."""
+    length = max((at for cell in cells for at, _line in cell), default=0) + 1
+    whole, python, shell = ([""] * length for _ in range(3))
+    written: dict[str, list[str]] = {}
+    for cell in cells:
+        first = cell[0][1]
+        file, by_shell = WRITES.match(first), SHELL.match(first) is not None
+        into = shell if by_shell else None if file is None else written.setdefault(file[1], [""] * length)
+        for at, line in cell:
+            whole[at] = line
+            if into is not None:
+                into[at] = "" if at == cell[0][0] else line
+            else:
+                python[at], shell[at] = _of_line(line)
+        if not _is_python("\n".join(python[at] for at, _line in cell)):
+            for at, _line in cell:
+                python[at] = ""
+    configs = {name: "\n".join(content) for name, content in written.items() if name.lower().endswith(JSON)}
+    return Parts("\n".join(python), "\n".join(shell), configs, "\n".join(whole))
+
+
+def _is_python(text: str) -> bool:
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        ast.parse(text)
+        return True
+    return False
+
+
+def _of_line(line: str) -> tuple[str, str]:
+    """A line of Python, and of a shell: `!deepspeed train.py` is one."""
+    match = LINE.match(line)
+    if match is None:
+        return line, ""
+    return f"{match[1]}pass", match[3] if match[2] == "!" else ""
+
+
+def _placed(lines: list[str]) -> list[list[tuple[int, str]]]:
+    """The lines of each cell of code, with their numbers in the file, where each stands on one of its own."""
+    cells, kind, is_source = list[list[tuple[int, str]]](), "", False
+    for at, line in enumerate(lines):
+        stripped = line.strip()
+        if is_source and stripped in ("]", "],"):
+            is_source = False
+        elif is_source and kind == "code":
+            with suppress(ValueError):
+                cells[-1].append((at, str(json.loads(stripped.removesuffix(","))).rstrip("\r\n")))
+        elif (match := CELL.match(line)) is not None:
+            kind = match[1]
+        elif SOURCE.match(line) is not None:
+            is_source = True
+            cells.append([])
+    return [cell for cell in cells if cell]
