@@ -117,3 +117,14 @@ def test_what_the_trainer_of_lightning_2_no_longer_takes(check_files, name, text
     ran = check_files({name: text}, "--format", "concise", "--fail-on", "error")
     assert ran.code == 0
     assert "warning ZP843: Trainer takes no gpus since lightning 2.0" in ran.out
+
+
+@pytest.mark.parametrize("group", ["strategy", "/strategy", "override strategy", "strategy@trainer.strategy"])
+def test_what_hydra_puts_together(zeroplan, tmp_path, monkeypatch, group):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs" / "strategy").mkdir(parents=True)
+    (tmp_path / "configs" / "strategy" / "deepspeed.yaml").write_text(HYDRA.replace("2", "4"))
+    (tmp_path / "configs" / "train.yaml").write_text(f"defaults:\n  - _self_\n  - data: own\n  - {group}: deepspeed\nname: x\n")
+    ran = zeroplan("check", "configs/train.yaml", "--format", "concise")
+    assert ran.code == 1
+    assert "configs/strategy/deepspeed.yaml:2:8: error ZP401" in ran.out

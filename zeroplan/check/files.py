@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,8 @@ LOG = re.compile(
     re.MULTILINE,
 )
 """How a line of a log begins: of DeepSpeed, torchrun, Python, a rank, a logger, the Trainer."""
+HYDRA = re.compile(r"^override\s+|@.*$")
+"""What stands around a group in `defaults`."""
 OF_DEEPSPEED = re.compile(r"^\s*(?:deepspeed\w*|distributed_type|zero_optimization)\s*:", re.MULTILINE)
 """A key of YAML that has, or names, a config."""
 EARLY = 50_000
@@ -143,6 +146,8 @@ def _of_another(document: Document, setting: Setting, beside: Beside, made: Made
         return check_strategy(document, strategy, setting, beside, made)
     if (named_one := named_in(document)) is not None:
         return _of_named(document, named_one, setting, beside, made)
+    if (checked := _of_composed(document, setting, beside, made)) is not None:
+        return checked
     raise not_a_config(document, EXPECTED)
 
 
@@ -167,6 +172,30 @@ def _of_named(
     findings, text = reached(*file, setting, made)
     texts = {document.name: document.text, file[0]: text}
     return CheckedFiles(findings, texts, [f"{document.name}: its {path} is {file[0]}"])
+
+
+def _of_composed(document: Document, setting: Setting, beside: Beside, made: Made) -> CheckedFiles | None:
+    """The first file with a config of those that Hydra puts together: strategy/deepspeed.yaml, of `defaults: [strategy:
+    deepspeed]`.
+    """
+    stated = document.config.get("defaults")
+    entries = [entry for entry in stated if isinstance(entry, dict)] if isinstance(stated, list) else []
+    for group, name in ((group, name) for entry in entries for group, name in entry.items() if isinstance(name, str)):
+        folder = HYDRA.sub("", str(group)).strip("/")
+        file = beside(f"{folder}/{name}.yaml")
+        with suppress(SpecError):
+            if file is not None and _of_kind_alone(read_document(*file, EXPECTED)):
+                checked = check_config_file(*file, setting, beside, made)
+                checked.texts[document.name] = document.text
+                checked.notes.insert(0, f"{document.name}: its defaults name {file[0]}")
+                return checked
+    return None
+
+
+def _of_kind_alone(document: Document) -> bool:
+    """Whether it has or names a config itself."""
+    has_part = inner(document) is not None or strategy_of(document) is not None or named_in(document) is not None
+    return has_part or kind_of(document) is Kind.CONFIG
 
 
 def strategy_of(document: Document) -> Strategy | None:
