@@ -121,7 +121,10 @@ def _of_kind(
     if kind is Kind.ACCELERATE:
         return check_launch(AccelerateConfig(document, dict(overrides)), setting, beside, made)
     if kind is Kind.ARGUMENTS:
-        return check_training(Arguments(document), setting, beside, made)
+        named_one = named_in(document) if DEEPSPEED not in document.config else None
+        by_own_key = named_one is not None and beside(named_one[1]) is not None
+        return (_of_named(document, named_one, setting, beside, made) if by_own_key and named_one is not None
+                else check_training(Arguments(document), setting, beside, made))  # fmt: skip
     if kind is Kind.OTHER:
         return _of_another(document, setting, beside, made)
     if kind is Kind.BLOCK:
