@@ -32,7 +32,7 @@ def read_yaml(name: str, text: str, expected: str) -> Document:
         root = _Tree(name, expected).document(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        position, why = Position(mark.line + 1, mark.column + 1) if mark else None, error.problem or error.context or ""
+        position, why = _position(text, mark.index) if mark else None, error.problem or error.context or ""
         if TOO_DEEP in why:
             place = f"{name}:{position.line}:{position.column}" if position else name
             raise SpecError(place, _deep(), expected) from error
@@ -42,6 +42,12 @@ def read_yaml(name: str, text: str, expected: str) -> Document:
     if root.members is None:
         raise SpecError(name, "no keys", expected)
     return Document(name, text, root)
+
+
+def _position(text: str, index: int) -> Position:
+    """Of libyaml, a lone carriage return ends a line too."""
+    index = min(index, len(text.rstrip("\n")))
+    return Position(text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
 
 
 def _deep() -> str:

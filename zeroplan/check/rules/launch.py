@@ -32,6 +32,8 @@ KINDS = (
 """Values of utils/dataclasses.py:DistributedType."""
 LOCAL = "LOCAL_MACHINE"
 PRECISIONS = ("no", "fp16", "bf16", "fp8")
+DIGITS = 5
+"""Of the largest port."""
 NEAR = 0.8
 """How like a key a name is that was meant for it."""
 ON_OR_OFF = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
@@ -137,8 +139,9 @@ def types(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
         yield Hit("ZP811", ("gpu_ids",), f"{said(ids)} for gpu_ids, which is a text: accelerate launch stops",
                   f"gpu_ids: '{named(joined)}'")  # fmt: skip
     if isinstance(port, str):
+        meant = port if port.isdecimal() and len(port) <= DIGITS else 29500
         yield Hit("ZP811", ("main_process_port",), f"{said(port)} for main_process_port, which is a number: accelerate "
-                  "launch stops", f"main_process_port: {port if port.isdecimal() else 29500}")  # fmt: skip
+                  "launch stops", f"main_process_port: {meant}")  # fmt: skip
     stage, flag = fields.get("zero_stage"), fields.get("zero3_init_flag")
     if isinstance(stage, str) and not stage.strip().isdecimal() and launch.config_file is None:
         yield Hit("ZP811", (SECTION, "zero_stage"), f"{said(stage)} for zero_stage: Accelerate stops", "zero_stage: 3")
