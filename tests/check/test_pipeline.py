@@ -72,3 +72,8 @@ def test_megatron(check_files, options, stage, batch, rule):
     ran = check_files({"run.sh": f"{MEGATRON} {options}\n", "ds.json": ds}, *CONCISE)
     assert ran.code == bool(rule)
     assert rule in ran.out
+
+
+def test_python_with_options_of_its_own(check_files):
+    line = MEGATRON.replace("deepspeed --num_gpus 8", "python -u -m torch.distributed.run --nproc_per_node 8")
+    assert "ZP718" in check_files({"run.sh": f"{line}\n", "ds.json": json.dumps(config(3, 1))}, *CONCISE).out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import islice
+from itertools import dropwhile, islice
 from typing import NamedTuple
 
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL
@@ -16,6 +16,8 @@ from zeroplan.check.shell_variables import Word
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3", "swift", "trl",
              "llamafactory-cli", "axolotl", "accelerate-launch")  # fmt: skip
 PYTHON = re.compile(r"python3\.\d+")
+FLAGS = ("-u", "-B", "-O", "-OO", "-s", "-E", "-I")
+"""Options of Python's own in front of a module."""
 MODULES = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
     "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed",
@@ -67,6 +69,8 @@ class CommandLine(NamedTuple):
 
 def _by_another_name(launcher: str, rest: list[Word]) -> tuple[str, list[Word]]:
     """The launcher, and what follows it, of `python -m` and a module, and of `accelerate launch`; "" for its others."""
+    if launcher.startswith("python"):
+        rest = list(dropwhile(lambda word: word.text in FLAGS, rest))
     if launcher.startswith("python") and [word.text for word in rest[:1]] == ["-m"] and rest[1:]:
         module = MODULES.get(rest[1].text or "")
         return (launcher, rest) if module is None else (module, rest[2:])
