@@ -79,3 +79,15 @@ def test_a_script_that_is_given_such_a_file(check_files):
     assert check_files({"run.sh": line, "own.yaml": OWN_KEY, "ds.json": BAD}, *CONCISE).code == 1
     section = "sft:\n  output_dir: o\n  per_device_train_batch_size: 1\n  bf16: true\n  deepspeed: ds.json\n"
     assert check_files({"run.sh": line, "own.yaml": section, "ds.json": BAD}, *CONCISE).code == 1
+
+
+@pytest.mark.parametrize("line", ["bash train.sh", "srun bash train.sh", "sh ./train.sh --more"])
+def test_a_script_that_another_starts(check_files, line):
+    files = {"job.sh": f"#!/bin/bash\n{line}\n", "train.sh": "deepspeed train.py --deepspeed_config ds.json\n", "ds.json": BAD}
+    ran = check_files(files, *CONCISE)
+    assert ran.code == 1
+    assert "ds.json:1:" in ran.out
+
+
+def test_scripts_that_start_one_another(check_files):
+    assert check_files({"a.sh": "bash b.sh\n", "b.sh": "bash a.sh\n"}).code == 2

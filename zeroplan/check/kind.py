@@ -37,6 +37,7 @@ NEOX = frozenset({
 OTHERS = {
     **dict.fromkeys(NEOX, "a file of GPT-NeoX, which makes its config of it"),
     "_target_": "a file that Hydra makes an object of", "log_history": "the Trainer's state (trainer_state.json)",
+    "apiVersion": "a manifest of Kubernetes",
     "actor_rollout_ref": "a file of verl, which trains without DeepSpeed",
 }  # fmt: skip
 """Keys of files that may have DeepSpeed's beside their own, and whose they are."""

@@ -70,6 +70,8 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
         if others and not left_out:
             raise others[0]
         runs = STARTS.search(text)
+        if not left_out and runs is not None and (other := _started_there(name, runs[1], setting, beside, made)):
+            return other
         none = NO_CONFIG if runs is None else f"a script that starts {named(runs[1])}, which may give one"
         own = next((said for module, said in WITHOUT_CONFIG.items() if module in text), none)
         place, found = left_out[0] if left_out else (name, own)
@@ -77,6 +79,18 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
     checked.notes += [f"{place}: {found}: not looked at" for place, found in left_out]
     checked.notes += [f"{error}: not looked at" for error in others]
     return checked
+
+
+def _started_there(name: str, runs: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles | None:
+    """What another script starts that this one runs; None where it is not there, or starts nothing with a config."""
+    file = beside(runs)
+    if file is None or file[0] == name:
+        return None
+    with suppress(SpecError):
+        checked = started(*file, setting, lambda other: None if other.endswith(".sh") else beside(other), made)
+        checked.notes.insert(0, f"{name} starts {file[0]}")
+        return checked
+    return None
 
 
 def _started(
