@@ -71,3 +71,28 @@ def test_another_trainer_may_group_otherwise(check_files):
     ran = check_files(files, "--format", "concise")
     assert "warning ZP835" in ran.out
     assert "write: per_device_train_batch_size: 4" in ran.out
+
+
+FROZEN_REFERENCE = {"0.15.4": True, "0.16.4": True, "0.17.5": True, "0.17.6": False, "0.18.0": False, "0.18.9": False, "0.19.8": False}
+"""deepspeed.initialize(model, config) of a linear layer in bf16 without ZeRO that nothing trains, with an AdamW in the config:
+"torch.cat(): expected a non-empty list of Tensors", or none, in each release.
+"""
+
+
+@pytest.mark.parametrize("version", FROZEN_REFERENCE)
+def test_an_optimizer_of_a_reference_model(check_files, version):
+    ds = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "bf16": {"enabled": true}, ' \
+         '"zero_optimization": {"stage": 2}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-6}}}'  # fmt: skip
+    line = "accelerate launch --num_processes 8 train.py --output_dir o --bf16 --per_device_train_batch_size 8 --num_generations 8 %s --deepspeed ds.json\n"
+    files = {"ds.json": ds, "requirements.txt": f"trl==0.17.0\ndeepspeed=={version}\n"}
+    stops = "error ZP850"
+    assert (stops in check_files({"run.sh": line % "--learning_rate 1e-6", **files}, "--format", "concise").out) == FROZEN_REFERENCE[version]
+    assert stops not in check_files({"run.sh": line % "--beta 0 --learning_rate 1e-6", **files}, "--format", "concise").out
+
+
+def test_a_newer_trl_takes_it_out(check_files):
+    ds = '{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}, ' \
+         '"optimizer": {"type": "AdamW", "params": {"lr": 1e-6}}}'  # fmt: skip
+    line = "accelerate launch --num_processes 8 train.py --output_dir o --bf16 --num_generations 8 --beta 0.1 --deepspeed ds.json\n"
+    files = {"run.sh": line, "ds.json": ds, "requirements.txt": "trl==1.16.0\ndeepspeed==0.16.4\n"}
+    assert "ZP850" not in check_files(files, "--format", "concise").out

@@ -101,7 +101,7 @@ def trainer_arguments(
 def _own_names(tool: str) -> Iterable[str]:
     """Names of a tool's own that bear on a config, or on its release."""
     if tool == TRL:
-        return (*GENERATING, *(name for name in trl() if trl()[name].until))
+        return (*GENERATING, "beta", "use_peft", *(name for name in trl() if trl()[name].until))
     if tool == SWIFT:
         return (*PUTS, *OLDER, "optimizer", "use_vllm", "vllm_mode")
     return (*OF_LLAMA_FACTORY, NO_CHECKPOINTING) if tool == LLAMA_FACTORY else ()

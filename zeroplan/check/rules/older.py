@@ -26,6 +26,18 @@ GENERATING = ("num_generations", "max_completion_length", "response_length", "nu
 """Arguments of trainers of TRL that generate."""
 GENERATES = "{output_dir: o, bf16: true, per_device_train_batch_size: 8, num_generations: 8}"
 
+OPTIMIZER = ', "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}'
+REFERENCE = (
+    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "bf16": {"enabled": true}, '
+    '"gradient_clipping": "auto", "zero_optimization": {"stage": 2}%s}'
+)
+POPPED, FROZEN = (1, 10), (0, 19)
+"""Releases of TRL since which a reference model gets no optimizer, and since which GRPO's is not frozen, and none is
+built unless beta says so (trainer/grpo_trainer.py, models/utils.py).
+"""
+STOPS_BEFORE = "0.17.6"
+USUAL_BETA = 0.04
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "ZP824", ERROR, "MiCS in a model that zero.Init built", "runtime/zero/mics.py of 0.19.2, run: AssertionError",
@@ -47,6 +59,13 @@ RULES: tuple[Rule, ...] = (
         example('{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization": {"stage": 1}, '
                 '"tensor_parallel": {"autotp_size": 2}}', reader=ACCELERATE, accelerate="1.6.0"),
         ISSUE + "7199",
+    ),
+    Rule(
+        "ZP850", WARNING, "An optimizer section beside GRPO's reference model in an older TRL",
+        "trl 0.17: models/utils.py:prepare_deepspeed; runtime/bf16_optimizer.py of 0.15.4 to 0.17.5, run: torch.cat()",
+        arguing(REFERENCE % OPTIMIZER, GENERATES, "grpo.yaml", version="0.16.4", trl="0.17.0"),
+        arguing(REFERENCE % "", GENERATES, "grpo.yaml", version="0.16.4", trl="0.17.0"),
+        "https://github.com/huggingface/trl/issues/3359",
     ),
     Rule(
         "ZP832", WARNING, "Generation of an older TRL at stage 3", "trl 0.15.2: models/utils.py:add_hooks, read: "
@@ -112,6 +131,25 @@ def generates_at_stage_3(subject: Subject) -> Iterator[Hit]:
         yield Hit("ZP832", subject.spelled(f"{ZERO}.stage"), f"{what} {subject.setting.version} lacks", "trl>=0.16")
 
 
+def optimizer_of_a_reference(subject: Subject) -> Iterator[Hit]:
+    """TRL prepares it with the whole config, at stage 0 below stage 3, and DeepSpeed builds its optimizer too."""
+    arguments, release = subject.setting.trainer_arguments, subject.setting.trl
+    if arguments is None or release is None or number(release) >= POPPED or arguments.stated("use_peft") is True:
+        return
+    beta = arguments.stated("beta")
+    beta = beta if beta is not None else USUAL_BETA if number(release) < FROZEN else 0
+    if arguments.stated(GENERATING[0]) is None or not beta or not isinstance(subject.config.get("optimizer"), dict):
+        return
+    facts = subject.facts
+    is_frozen = number(release) < FROZEN and facts.stage in (1, 2)
+    if is_frozen and facts.dtype == "bf16" and subject.table.before(STOPS_BEFORE):
+        what = "an optimizer of a reference model, of which nothing trains: DeepSpeed stops in bf16"
+        yield Hit("ZP850", ("optimizer",), f"{what} (trl {release})", "delete it: the Trainer builds its own", ERROR)
+    elif not is_frozen:
+        what = f"trl {release} hands it to the reference model too, which then holds states of an optimizer"
+        yield Hit("ZP850", ("optimizer",), what, "delete it: the Trainer builds its own, or trl>=1.10")
+
+
 def super_offload(subject: Subject) -> Iterator[Hit]:
     path = f"{ZERO}.offload_optimizer.super_offload"
     if subject.facts.stage == 3 and subject.facts.stated(path) is True:
@@ -129,4 +167,7 @@ def tensor_parallel_unknown(subject: Subject) -> Iterator[Hit]:
                   "get other batches, and DeepSpeed stops", "accelerate>=1.6")  # fmt: skip
 
 
-CHECKS = (built_by_zero_init, adapters_not_reentrant, generates_at_stage_3, super_offload, tensor_parallel_unknown)
+CHECKS = (
+    built_by_zero_init, adapters_not_reentrant, generates_at_stage_3, super_offload, tensor_parallel_unknown,
+    optimizer_of_a_reference,
+)  # fmt: skip
