@@ -42,10 +42,9 @@ def sourced(name: str, beside: Beside) -> str | None:
     return None if file is None else file[1]
 
 
-def code_of(script: Word | None, beside: Beside) -> str:
-    """The text of a script in Python, or of a module, that is there; "" where none is."""
-    file = read_beside(file_of(script), beside) if script is not None else None
-    return "" if file is None else file[1]
+def code_of(script: Word | None, beside: Beside) -> tuple[str, str] | None:
+    """Name and text of a script in Python, or of a module, that is there."""
+    return read_beside(file_of(script), beside) if script is not None else None
 
 
 def file_of(script: Word | None) -> str:

@@ -151,8 +151,8 @@ class Launch(NamedTuple):
     """The name of one of Lightning's strategies."""
     more: tuple[str, ...] = ()
     """Scripts in Python that it is given, as nanoGPT's are settings."""
-    has_code: bool = False
-    """Whether the training script is there and speaks of DeepSpeed."""
+    code: tuple[str, str] | None = None
+    """Name and text of the training script, where it is there and speaks of DeepSpeed."""
     is_open: bool = False
     """Whether words that no line sets may name a config."""
 
@@ -184,7 +184,7 @@ def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[
         launched = (outermost, *(_started_by(outermost, one, elsewhere=elsewhere) for one in inside))
         every += [one._replace(written=one.named and written.get(one.named.text or "")) for one in launched if one]
     return [one for one in every
-            if one.named or one.is_open or one.starts or one.built or one.strategy or one.has_code
+            if one.named or one.is_open or one.starts or one.built or one.strategy or one.code
             or (one.cut and one.launcher in RANKS)]  # fmt: skip
 
 
@@ -260,7 +260,8 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     config, reader = _config(command.words[line.at], stated, environment)
     word = training or first or next((word for name, word in stated if OF_A_FILE.fullmatch(name)), None)
     named = first_document if word is not None and word is first else named_document(word, beside)
-    file, code = arguments_of(named), code_of(script, beside)
+    file, python = arguments_of(named), code_of(script, beside)
+    code = "" if python is None else python[1]
     by_file = script is not None and SWIFTS.search(script.text or "") is not None
     tool = SWIFT if by_file else TOOLS.get(launcher, "") or _tool_of(code, stated)
     arguments, unknown = trainer_arguments(
@@ -307,7 +308,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         unrecognized=_unrecognized(line, stated, code),
         strategy=strategy_of([*stated, *assignments(line.script_words)]),
         more=tuple([word.text for word in line.script_words if word.text and word.text.endswith(".py")]),
-        has_code=KEY in code.lower(),
+        code=python if KEY in code.lower() else None,
         is_open=_may_name_one(command, line),
     )  # fmt: skip
 

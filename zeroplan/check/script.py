@@ -111,7 +111,7 @@ def _started(
         older = of_older(word.text) if launch.config is word else ""
         return checked, f"{said(word.text)}, which is not there{older}"
     inner = _given(launch, file, setting, beside, made)
-    by_code = _by_code(launch, beside)
+    by_code = _by_code(launch)
     checked.findings += by_code.findings
     checked.texts |= by_code.texts
     checked.findings += inner.findings + (of_processes if launch.config is None else [])  # its file names a config
@@ -130,7 +130,7 @@ def _unnamed(
         inner = CheckedFiles(_built(launch.built, setting, made), notes=[note])
     elif launch.strategy is not None:
         inner = _of_strategy(launch.strategy, document, setting, beside, made)
-    elif launch.has_code:
+    else:
         inner = _in_code(launch, setting, beside, made)
     if inner is not None:
         return replace(inner, findings=checked.findings + inner.findings), ""
@@ -149,8 +149,8 @@ def _in_code(launch: Launch, setting: Setting, beside: Beside, made: Made) -> Ch
     """The configs that the script which is started has, or names itself; None for none."""
     from zeroplan.check.python_file import check_python  # where such a script is there
 
-    for name in (launch.script, *launch.more):
-        if (file := read_beside(name, beside)) is None:
+    for file in (launch.code, *(read_beside(name, beside) for name in launch.more)):
+        if file is None:
             continue
         with suppress(SpecError):
             checked = check_python(*file, setting, beside, made)
@@ -159,22 +159,17 @@ def _in_code(launch: Launch, setting: Setting, beside: Beside, made: Made) -> Ch
     return None
 
 
-def _by_code(launch: Launch, beside: Beside) -> CheckedFiles:
+def _by_code(launch: Launch) -> CheckedFiles:
     """What the script that is started stops at as it hands on the config that it is given."""
+    if launch.config is None or launch.code is None:
+        return CheckedFiles()
     from zeroplan.check.python_file import options_refused  # where such a script is there
 
-    is_handed = launch.config is not None and launch.script.endswith(".py")
-    file = read_beside(launch.script, beside) if is_handed else None
+    name, text = launch.code
     with suppress(SpecError):
-        stops = options_refused(*file, lambda name: OWN_NAME.fullmatch(name) is not None) if file else []
-        return CheckedFiles(stops, {file[0]: file[1]} if file is not None and stops else {})
+        stops = options_refused(name, text, lambda option: OWN_NAME.fullmatch(option) is not None)
+        return CheckedFiles(stops, {name: text} if stops else {})
     return CheckedFiles()
-
-
-def _pipeline(launch: Launch, beside: Beside) -> str | None:
-    """The text of the script that is there, where it builds a PipelineModule."""
-    file = read_beside(launch.script, beside) if launch.has_code and launch.config is not None else None
-    return file[1] if file is not None and PIPELINE in file[1] else None
 
 
 def _of_launch(launch: Launch, file: str, script: str) -> list[str]:
@@ -259,9 +254,9 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
         return _with_launchers(checked, launch, beside) if launch.training is not None else checked
     checked = CheckedFiles()
     setting = replace(setting, by_launcher=launch.reader == ACCELERATE)
-    if (text := _pipeline(launch, beside)) is not None:  # whose stages share a micro-batch
+    if launch.code is not None and PIPELINE in launch.code[1]:  # whose stages share a micro-batch
         gpus = None if setting.gpus == launch.gpus else setting.gpus
-        setting = replace(setting, pipeline=builds_pipeline(text), gpus=gpus)
+        setting = replace(setting, pipeline=builds_pipeline(launch.code[1]), gpus=gpus)
     setting = replace(setting, pipeline=setting.pipeline or launch.pipeline)
     if launch.arguments is not None and launch.reader in (TRAINER, ACCELERATE):
         setting = replace(setting, reader=TRAINER, arguments=launch.arguments)
