@@ -83,3 +83,11 @@ def test_names_of_older_releases(check, name, warns):
 def test_a_name_of_swift_2(check):
     ran = check({"run.sh": "NPROC_PER_NODE=8 swift sft --model x --deepspeed default-zero2\n"})
     assert (ran.code, "which is not there (ms-swift 2's name; zero2 since 3.0)" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize(("release", "found"), [("3.12.4", True), ("4.0.0", False)])
+def test_a_name_of_ms_swift_4_under_3(check_files, release, found):
+    """ms-swift 3.12.4's parser, run: remaining_argv: ['--tuner_type', 'full']."""
+    line = "NPROC_PER_NODE=2 swift sft --model x --tuner_type full --torch_dtype bfloat16 --deepspeed zero2\n"
+    ran = check_files({"run.sh": line, "requirements.txt": f"ms-swift=={release}\n"}, "--format", "concise")
+    assert ("error ZP831: tuner_type came with ms-swift 4.0" in ran.out) == found

@@ -16,7 +16,7 @@ from zeroplan.check.kind import JSON
 from zeroplan.check.python_strategies import REGISTERED
 from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
 from zeroplan.check.rules.older import GENERATING
-from zeroplan.check.rules.refused_files import OLDER
+from zeroplan.check.rules.refused_files import NEWER, OLDER
 from zeroplan.check.script_job import FINETUNING, job_of
 from zeroplan.check.setting import ANY, DEEPSPEED, TRAINER
 from zeroplan.check.shell_variables import Word
@@ -103,7 +103,7 @@ def _own_names(tool: str) -> Iterable[str]:
     if tool == TRL:
         return (*GENERATING, "beta", "use_peft", *(name for name in trl() if trl()[name].until))
     if tool == SWIFT:
-        return (*PUTS, *OLDER, "optimizer", "use_vllm", "vllm_mode")
+        return (*PUTS, *OLDER, NEWER, "optimizer", "use_vllm", "vllm_mode")
     return (*OF_LLAMA_FACTORY, NO_CHECKPOINTING) if tool == LLAMA_FACTORY else ()
 
 

@@ -35,6 +35,7 @@ GROUPS = "model_name_or_path: x/y\ndataset_name: d\n" + BESIDE + "num_generation
 
 RENAMES, MODE_SINCE = "4.0.0", "3.12.0"
 """Releases of ms-swift that call arguments otherwise, and that ask for vLLM's mode (arguments/rlhf_args.py)."""
+NEWER = "tuner_type"
 OLDER = {"train_type": "tuner_type", "sft_type": "tuner_type", "model_id_or_path": "model", "lora_modules": "adapters"}
 """Arguments of ms-swift before 4.0, and what 4.6 calls them."""
 OF_SWIFT = "model: x\n%s: full\ntorch_dtype: bfloat16\ndataset: d\ndeepspeed: zero2\n"
@@ -52,7 +53,7 @@ RULES: tuple[Rule, ...] = (
         "https://huggingface.co/docs/trl/grpo_trainer",
     ),
     Rule(
-        "ZP831", WARNING, "An argument that ms-swift 4 calls otherwise",
+        "ZP831", WARNING, "An argument that ms-swift of another release calls otherwise",
         "ms-swift 4.6: utils/utils.py:parse_args, run: ValueError, remaining_argv; 3.12 takes it",
         Example(OF_SWIFT % "train_type", file="train.yaml"), Example(OF_SWIFT % "tuner_type", file="train.yaml"),
         "https://swift.readthedocs.io/en/latest/Instruction/Command-line-parameters.html",
@@ -197,7 +198,12 @@ def swifts_own(arguments: Arguments) -> Iterator[Hit]:
 
 def older_names(arguments: Arguments, release: str | None) -> Iterator[Hit]:
     """`release`: the ms-swift that the project asks for."""
-    if arguments.tool != SWIFT or (release is not None and number(release) < number(RENAMES)):
+    if arguments.tool != SWIFT:
+        return
+    if release is not None and number(release) < number(RENAMES):
+        if arguments.stated(NEWER) is not None:
+            what = f"{NEWER} came with ms-swift 4.0, and {release} stops at it"
+            yield Hit("ZP831", (NEWER,), what, f"train_type: {named(str(arguments.stated(NEWER)))}", ERROR)
         return
     for old, new in OLDER.items():
         if arguments.stated(old) is not None:
