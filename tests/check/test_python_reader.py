@@ -234,3 +234,16 @@ def test_the_default_of_an_option_that_the_program_reads_itself(check_files):
     text = 'parser.add_argument("--deepspeed_config", default="ds.json")\nconfig = prepare(args)\n'
     assert "ds.json:1:" in check_files({"a.py": text, "ds.json": BAD}).out
     assert check_files({"a.py": text.replace("deepspeed_config", "data"), "ds.json": BAD}).code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('deepspeed.initialize(args=args, **{"config": "ds.json"})\n', 1), ('job = Estimator(hyperparameters={"deepspeed": "./ds.json"})\n', 1),
+        ("deepspeed.initialize(model=m, optimizer=o, config={'train_batch_size': 8, 'optimizer': {'type': 'Adam', 'params': {'lr': '1e-3'}}})\n", 0),
+        ("deepspeed.initialize(model=m, config={'train_batch_size': 8, 'optimizer': {'type': 'Adam', 'params': {'lr': '1e-3'}}})\n", 1),
+    ],
+)  # fmt: skip
+def test_what_calls_are_given(check_files, text, code):
+    """A text for lr: run with 0.19.8, the engine starts where the call has an optimizer."""
+    assert check_files({"a.py": text, "ds.json": BAD}, "--fail-on", "error").code == code

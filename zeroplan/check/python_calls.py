@@ -43,6 +43,8 @@ class ConfigCall(NamedTuple):
     """Whose TrainingArguments they are, where that is not the Trainer's own."""
     pipeline: bool = False
     """Whether the model is a PipelineModule of DeepSpeed's."""
+    has_optimizer: bool = False
+    """Whether the call is given an optimizer, which DeepSpeed takes in place of the config's."""
     built_by: str = ""
     """The class that builds it of the call's other arguments; "" for a config that stands there."""
 
@@ -50,7 +52,7 @@ class ConfigCall(NamedTuple):
 def config_calls(tree: ast.Module) -> list[ConfigCall]:
     """The calls of a file that take a config, in the order of `ORDER`."""
     pipelines = _pipelines(tree)
-    calls = (one._replace(pipeline=_is_pipeline(one.call, pipelines))
+    calls = (one._replace(pipeline=_is_pipeline(one.call, pipelines), has_optimizer=_has_optimizer(one.call))
              for node in ast.walk(tree) if isinstance(node, ast.Call) for one in _config_calls(node))  # fmt: skip
     return sorted(calls, key=lambda one: ORDER.index(one.reader))
 
@@ -84,6 +86,11 @@ def _is_pipeline(call: ast.Call, pipelines: set[str]) -> bool:
     return model is not None and (_called(model) in pipelines or _makes(model, pipelines))
 
 
+def _has_optimizer(call: ast.Call) -> bool:
+    value = next((value for name, value in _keywords(call) if name == "optimizer"), None)
+    return value is not None and not (isinstance(value, ast.Constant) and value.value is None)
+
+
 def _called(node: ast.expr) -> str:
     """The last part of a name: PipelineModule, of deepspeed.pipe.PipelineModule."""
     return str(getattr(node, "attr", getattr(node, "id", "")))
@@ -113,4 +120,14 @@ def _of_args(args: ast.expr) -> ast.expr:
 
 
 def _named(call: ast.Call, names: tuple[str, ...]) -> Iterator[ast.expr]:
-    return (one.value for one in call.keywords if one.arg in names)
+    return (value for name, value in _keywords(call) if name in names)
+
+
+def _keywords(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """Those of a call, and of a dict that is unfolded in it."""
+    for one in call.keywords:
+        if one.arg is not None:
+            yield one.arg, one.value
+        elif isinstance(one.value, ast.Dict):
+            yield from ((str(getattr(key, "value", "")), value) for key, value in zip(
+                one.value.keys, one.value.values, strict=True))  # fmt: skip

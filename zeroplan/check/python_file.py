@@ -40,6 +40,7 @@ NOT_OF_PYTHON = (TWICE, "ZP203")
 ARGUMENT = re.compile(r"^(\w+): ([^\s,]+)$")
 """An argument and its value, as YAML has them."""
 NUMBER = re.compile(r"[-+.\deE]+")
+OPTIMIZER = "optimizer."
 WHOLE_SINCE = "0.15.0"
 SPOKEN = (*SPOKEN_WORDS, "deepspeed")
 PYTHON, MOST_IMPORTED = ".py", 30
@@ -70,6 +71,7 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
             findings = check(document, made(document, read, None))
             checked.findings += [placed(document, hit) for hit in _built_whole(literal, text)]
         checked.findings += [placed(document, hit) for hit in _fractions(literal, text, setting)]
+        findings = [_unused(one) for one in findings] if _has_optimizer(literal.use) else findings
         checked.findings += [_as_python(one, literal.call) for one in findings if one.rule not in NOT_OF_PYTHON]
     for line, path, use in written.named:
         if (file := beside(path)) is None:
@@ -165,6 +167,18 @@ def _as_keyword(match: re.Match[str]) -> str:
     is_plain = NUMBER.fullmatch(value) is not None or value.startswith(('"', "'", "["))
     text = value if is_plain else f'"{value}"'
     return f"{name}={OF_JSON.get(value, text)}"
+
+
+def _has_optimizer(use: Use | None) -> bool:
+    return use is not None and use.has_optimizer
+
+
+def _unused(finding: Finding) -> Finding:
+    """DeepSpeed does not look at the config's optimizer where a call is given one."""
+    if finding.severity != ERROR or not finding.path.startswith(OPTIMIZER):
+        return finding
+    message = f"{finding.message}, if it is not given another optimizer"
+    return replace(finding, severity=WARNING, message=message)
 
 
 def _stage(document: Document) -> object:

@@ -67,11 +67,14 @@ def _assigned(nodes: list[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
 
 def _defaults(nodes: list[ast.AST]) -> dict[str, Default]:
     """Of add_argument("--deepspeed_config", default=...), of `deepspeed_config: str = ...` in a class or the module,
-    and of self.deepspeed_config = ...
+    of self.deepspeed_config = ..., and of {"deepspeed": ...}.
     """
     defaults: dict[str, Default] = {}
     for node in nodes:
-        stated = _of_option(node) if isinstance(node, ast.Call) else _of_class(node) + _of_attribute(node)
+        if isinstance(node, ast.Call):
+            stated = _of_option(node)
+        else:
+            stated = _of_class(node) + _of_attribute(node) + _of_dict(node)
         defaults |= {name: default for name, default in stated if default.text.lower().endswith(JSON)}
     return defaults
 
@@ -98,6 +101,12 @@ def _of_attribute(node: ast.AST) -> list[tuple[str, Default]]:
     targets = node.targets if isinstance(node, ast.Assign) else []
     several = [one for one in targets if isinstance(one, ast.Attribute)]
     return [(one.attr, Default(_text(getattr(node, "value", None)), one.lineno)) for one in several]
+
+
+def _of_dict(node: ast.AST) -> list[tuple[str, Default]]:
+    """Of {"deepspeed": "ds.json"}, as hyperparameters of a job have it."""
+    items = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
+    return [(_text(name), Default(_text(value), value.lineno)) for name, value in items if name is not None]
 
 
 def _argument(call: ast.Call, name: str) -> ast.expr | None:

@@ -51,6 +51,8 @@ class Use(NamedTuple):
     """The same with null for what is no literal: of them the names alone are known."""
     pipeline: bool = False
     """Whether its model is a PipelineModule."""
+    has_optimizer: bool = False
+    """Whether an optimizer is given beside it."""
 
 
 class Literal(NamedTuple):
@@ -253,7 +255,7 @@ class _Reader:
     def use(self, call: ConfigCall, *, alone: bool) -> Use:
         """Who reads the config of a call, and its other arguments, where no other call of that kind takes it too."""
         if call.reader != TRAINER or not alone:
-            return Use(call.reader, pipeline=call.pipeline)
+            return Use(call.reader, pipeline=call.pipeline, has_optimizer=call.has_optimizer)
         several = [(one.arg, *self.span(one.value), self._known(one.value)) for one in call.call.keywords]
         members = [Member(name, start, end, node) for name, start, end, node in several if name is not None and node]
         names = [Member(name, start, end, node or ValueNode(start, end)) for name, start, end, node in several if name]
