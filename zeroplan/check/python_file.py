@@ -177,7 +177,7 @@ def _unused(finding: Finding) -> Finding:
     """DeepSpeed does not look at the config's optimizer where a call is given one."""
     if finding.severity != ERROR or not finding.path.startswith(OPTIMIZER):
         return finding
-    message = f"{finding.message}, if it is not given another optimizer"
+    message = f"{finding.message}, unless the optimizer of the call takes its place"
     return replace(finding, severity=WARNING, message=message)
 
 
