@@ -65,3 +65,20 @@ def test_notebooks_of_a_folder(zeroplan, tmp_path):
     ran = zeroplan("check", str(tmp_path), *CONCISE)
     assert ran.code == 1
     assert "b.ipynb" not in ran.out + ran.err
+
+
+def test_commands_that_go_on(check_files):
+    cell = "!deepspeed train.py \\\n    --deepspeed_config ds.json"
+    ran = check_files({"a.ipynb": notebook(f"%%writefile ds.json\n{BAD}", cell)}, *CONCISE)
+    assert ran.code == 1
+
+
+@pytest.mark.parametrize("line", ["out = !nvidia-smi", "model?", "%time x = 1"])
+def test_lines_for_ipython(check_files, line):
+    assert check_files({"a.ipynb": notebook(f"{line}\n{PYTHON}")}, *CONCISE).code == 1
+
+
+def test_a_file_that_is_written_twice(check_files):
+    good = BAD.replace("5}", "2}")
+    assert check_files({"a.ipynb": notebook(f"%%writefile ds.json\n{BAD}", f"%%writefile ds.json\n{good}")}, *CONCISE).code == 0
+    assert check_files({"a.ipynb": notebook(PYTHON.replace("5}", "2}"), f"%%writefile other.json\n{BAD}")}, *CONCISE).code == 1

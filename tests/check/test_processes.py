@@ -152,3 +152,27 @@ def test_as_argparse_has_it(options):
     parser.add_argument("-e", "--epochs", "--n_epochs")
     left = parser.parse_known_args(options)[1]
     assert unrecognized(PARSER + CALLS, [one for one in options if one.startswith("--")], has_local_rank=False) == (left[0] if left else "")
+
+
+OTHERS = "args = ap.parse_args()\ndeepspeed.initialize(config={'train_batch_size': 8, 'bf16': {'enabled': True}})\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("deepspeed $MORE t.py", "ap = argparse.ArgumentParser()\nap.add_argument('--lr')\n"),
+        ("deepspeed --launcher openmpi t.py", "ap = argparse.ArgumentParser()\nap.add_argument('--lr')\n"),
+        ("deepspeed t.py --lr 1", "ap = argparse.ArgumentParser()\nadd_own(ap)\n"),
+        ("torchrun t.py --lr 1", "ap = argparse.ArgumentParser()\nadd = ap.add_argument\nadd('--lr')\n"),
+        ("torchrun t.py --no-flash", "ap = argparse.ArgumentParser()\nap.add_argument('--flash', action=argparse.BooleanOptionalAction)\n"),
+        ("torchrun t.py --text '--foo bar'", "ap = argparse.ArgumentParser()\nap.add_argument('--text')\n"),
+    ],
+)
+def test_what_a_parser_may_know_besides(check_files, line, code):
+    assert "ZP847" not in check_files({"run.sh": f"{line}\n", "t.py": code + OTHERS}).out
+
+
+@pytest.mark.parametrize("line", ["[[ -n $A && mode = $MODE ]] && echo", "((i = 0; j = 3))", "test a = b", "A= b"])
+def test_no_assignments(check_files, line):
+    files = {"run.sh": f"{line}\ndeepspeed train.py --deepspeed_config ds.json\n", "ds.json": '{"train_batch_size": 8}'}
+    assert "ZP849" not in check_files(files).out

@@ -247,3 +247,19 @@ def test_the_default_of_an_option_that_the_program_reads_itself(check_files):
 def test_what_calls_are_given(check_files, text, code):
     """A text for lr: run with 0.19.8, the engine starts where the call has an optimizer."""
     assert check_files({"a.py": text, "ds.json": BAD}, "--fail-on", "error").code == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'from config import batch\nbatch = batch * 2\nds_config = {"train_batch_size": batch, "zero_optimization": {"stage": 2}}\n',
+        "import os\ncfg = os.path.join(os.path.dirname(__file__), cfg)\ndeepspeed.initialize(config=cfg)\n",
+        'ds_config = {"train_batch_size": ((10**64)**64)*((10**64)**64), "zero_optimization": {"stage": 2}}\n',
+        'ds_config = {"gradient_clipping": (-8)**0.5, "zero_optimization": {"stage": 2}}\n',
+        'ds_config = {"steps_per_print": 10**9 * "x", "zero_optimization": {"stage": 2}}\n',
+        'parser.add_argument("--deepspeed", default=os.path.join("configs", "ds.json"))\n',
+    ],
+)
+def test_values_that_are_not_worked_out(check_files, text):
+    ran = check_files({"a.py": text, "ds.json": BAD}, "--fail-on", "error")
+    assert ran.code in (0, 2)

@@ -128,3 +128,21 @@ def test_what_hydra_puts_together(zeroplan, tmp_path, monkeypatch, group):
     ran = zeroplan("check", "configs/train.yaml", "--format", "concise")
     assert ran.code == 1
     assert "configs/strategy/deepspeed.yaml:2:8: error ZP401" in ran.out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import lightning as L\nfrom my.strategies import DeepSpeedStrategy\ns = DeepSpeedStrategy(own=1)\n",
+        "import lightning as L\nimport my\ns = my.DeepSpeedStrategy(own=1)\n",
+        "import lightning.pytorch as pl\nfrom transformers import Trainer\nt = Trainer(strategy='deepspeed_stage3')\n",
+        "import lightning as L\nfrom lightning.pytorch.strategies import StrategyRegistry\nt = L.Trainer(strategy='deepspeed_mine')\n",
+    ],
+)
+def test_calls_of_others(check_files, text):
+    assert "ZP84" not in check_files({"a.py": text}).out
+
+
+@pytest.mark.parametrize("text", [HYDRA.replace("lightning.pytorch", "my") + "own: 1\n", CLASS.replace("init_args", "dict_kwargs").replace("stage", "own")])
+def test_classes_of_others(check_files, text):
+    assert "ZP843" not in check_files({"a.yaml": text}).out

@@ -42,8 +42,8 @@ def check_launch(launch: AccelerateConfig, setting: Setting, beside: Beside, mad
         inner, checked.texts[named_file[0]] = reached(*named_file, setting, made, launch)
         stage = _stage(*named_file)
         if str(launch.config_file).startswith("../"):
-            where = f"{document.name}: {launch.config_file} is {named_file[0]} as seen from here or that file"
-            checked.notes.append(f"{where}; accelerate launch looks for it from where it is started")
+            where = f"{document.name}: {launch.config_file} was looked for beside that file and is {named_file[0]}"
+            checked.notes.append(f"{where}; accelerate launch looks from where it is started")
     hits = [placed(document, hit) for rule in LAUNCH_CHECKS for hit in islice(rule(launch, stage), MOST)]
     named_hosts = launch.fields.get("deepspeed_hostfile")
     hosts = read_beside(named_hosts, beside) if isinstance(named_hosts, str) else None

@@ -6,7 +6,7 @@ from zeroplan.catalog.hostfile import slots_by_host
 from zeroplan.check.check import placed
 from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.files import check_config_file
-from zeroplan.check.kind import is_hostfile, is_script
+from zeroplan.check.kind import is_hostfile, is_notebook, is_script
 from zeroplan.check.named_config import CheckedFiles, Made
 from zeroplan.check.python_reader import is_python
 from zeroplan.check.rules.hosts import of_hostfile
@@ -23,7 +23,7 @@ def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Mad
         from zeroplan.check.python_file import check_python  # where there is such a file
 
         return check_python(name, text, setting, beside, made)
-    if name.lower().endswith(".ipynb"):
+    if is_notebook(name):
         from zeroplan.check.notebook import check_notebook  # where there is such a file
 
         return check_notebook(name, text, setting, beside, made)

@@ -12,7 +12,7 @@ from zeroplan.check.arguments import YAML, Arguments
 from zeroplan.check.check import UNREADABLE, check
 from zeroplan.check.document import Beside, Document, NotYamlError
 from zeroplan.check.finding import WARNING, Finding, said
-from zeroplan.check.gpt_neox import OWN, RELEASE, builds_pipeline, handed_on, is_neox
+from zeroplan.check.gpt_neox import OWN, RELEASE, handed_on, is_neox, trains_pipeline
 from zeroplan.check.inner import Inner, inner, named_in
 from zeroplan.check.interpolated import known_of
 from zeroplan.check.json_reader import NotReadableError
@@ -23,6 +23,7 @@ from zeroplan.check.kind import (
     Kind,
     a_template,
     block,
+    is_notebook,
     is_script,
     is_yaml,
     kind_of,
@@ -76,7 +77,7 @@ def check_config_file(
         except NotYamlError as error:
             if TEMPLATE.search(text) is not None:
                 raise a_template(name, EXPECTED) from error
-            if OF_DEEPSPEED.search(text) is None:
+            if not name.lower().endswith(YAML) or OF_DEEPSPEED.search(text) is None:
                 raise
             return CheckedFiles([_unreadable(name, error)], {name: text})
     elif (other := other_json(name, text)) is None:
@@ -96,7 +97,7 @@ def _unreadable(name: str, error: NotYamlError) -> Finding:
 
 def is_other(name: str, text: str) -> bool:
     """Whether it is anything but a ds_config that is JSON, which alone is mended."""
-    written = is_script(name, text) or is_python(name, text) or is_yaml(name, text) or name.endswith(".ipynb")
+    written = is_script(name, text) or is_python(name, text) or is_yaml(name, text) or is_notebook(name)
     return written or other_json(name, text) is not None
 
 
@@ -140,7 +141,7 @@ def _of_kind(
 def _of_another(document: Document, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """A file of another program, which may have a part of it. Raises `OtherKindError`."""
     if is_neox(document.config) and (config := handed_on(document)).config:
-        return _of_neox(config, builds_pipeline(document.config), setting, made)
+        return _of_neox(config, trains_pipeline(document.config), setting, made)
     if (part := inner(document)) is not None:
         return _of_part(part, setting, beside, made)
     if (strategy := strategy_of(document)) is not None:
@@ -160,7 +161,7 @@ def _of_neox(config: Document, pipeline: bool, setting: Setting, made: Made) -> 
     if not setting.version_is_stated:
         setting = replace(setting, version=RELEASE)
     note = f"{config.name}: what GPT-NeoX hands to DeepSpeed, checked as DeepSpeed {setting.version}"
-    findings = [_left_to_others(one) for one in check(config, setting)
+    findings = [one for one in check(config, setting)
                 if one.path not in OWN and one.rule not in PUT_IN]  # fmt: skip
     return CheckedFiles(findings, {config.name: config.text}, [note])
 
@@ -187,7 +188,7 @@ def _of_composed(document: Document, setting: Setting, beside: Beside, made: Mad
         folder = HYDRA.sub("", str(group)).strip("/")
         file = beside(f"{folder}/{name}.yaml")
         with suppress(SpecError):
-            if file is not None and _of_kind_alone(read_document(*file, EXPECTED)):
+            if file is not None and _has_config(read_document(*file, EXPECTED)):
                 checked = check_config_file(*file, setting, beside, made)
                 checked.texts[document.name] = document.text
                 checked.notes.insert(0, f"{document.name}: its defaults name {file[0]}")
@@ -195,7 +196,7 @@ def _of_composed(document: Document, setting: Setting, beside: Beside, made: Mad
     return None
 
 
-def _of_kind_alone(document: Document) -> bool:
+def _has_config(document: Document) -> bool:
     """Whether it has or names a config itself."""
     has_part = inner(document) is not None or strategy_of(document) is not None or named_in(document) is not None
     return has_part or kind_of(document) is Kind.CONFIG

@@ -13,12 +13,11 @@ from zeroplan.check.files import strategy_of
 from zeroplan.check.gpt_neox import handed_on, is_neox
 from zeroplan.check.inner import inner
 from zeroplan.check.json_reader import NotReadableError
-from zeroplan.check.kind import DEEPSPEED, JSON, OWN_KEYS, SCRIPT, Kind, kind_of, read_document
+from zeroplan.check.kind import DEEPSPEED, JSON, NOTEBOOK, OWN_KEYS, SCRIPT, Kind, is_notebook, kind_of, read_document
 from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.python_reader import WORDS
 from zeroplan.errors import SpecError, ZeroplanError, shown
 
-NOTEBOOK = ".ipynb"
 ENDINGS = (*JSON, *YAML, *SCRIPT, ".py", NOTEBOOK)
 NAMED = re.compile(r"(?:^|[^a-z])(?:ds|deepspeed|zero[0-3]?)(?:[^a-z]|conf|$)")
 """How people name them: ds_config.json, deepspeed.json, zero3_offload.json, my-ds-config.json."""
@@ -66,7 +65,7 @@ def looks_like_config(path: str) -> bool:
         return _starts_with_config(path)
     if path.lower().endswith(".py"):
         return _has_or_names_config(path)
-    if path.lower().endswith(NOTEBOOK):
+    if is_notebook(path):
         return _is_notebook_with_config(path)
     is_named = not path.lower().endswith(YAML) and NAMED.search(os.path.basename(path).lower())
     return bool(is_named) or _has_config(path)

@@ -44,7 +44,7 @@ def handed_on(document: Document) -> Document:
     return Document(document.name, document.text, root, document.remarks)
 
 
-def builds_pipeline(config: Mapping[str, Any]) -> bool:
+def trains_pipeline(config: Mapping[str, Any]) -> bool:
     """Whether it trains a PipelineModule: of a single stage too."""
     stages = config.get(PIPELINE, config.get(PIPELINE.replace("_", "-"), 0))
     return isinstance(stages, int) and stages >= 1

@@ -10,7 +10,8 @@ from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.kind import DEEPSPEED, JSON, OWN_KEYS, all_are_keys, is_config, is_others
 
 OWN_NAME = re.compile(
-    r"(?:ds|deep_?speed)(?:[_-]?(?:config|cfg|conf|json|path|file|name|multi|single))*", re.IGNORECASE
+    r"(?:ds[_-]?(?:config|cfg|conf)|deep_?speed)(?:[_-]?(?:config|cfg|conf|json|path|file|name|multi|single))*",
+    re.IGNORECASE,
 )
 """What programs call an option, or a key, of their own that names a ds_config."""
 DEEPEST = 4

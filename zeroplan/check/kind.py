@@ -44,6 +44,7 @@ OTHERS = {
 OPENRLHF = frozenset({"zero_stage", "micro_train_batch_size"})
 RECORDED = "value"
 """The key that a run's config has under each name, as wandb records it."""
+NOTEBOOK = ".ipynb"
 SHELL = re.compile(r"[/\s](?:ba|da|z|k)?sh\b")
 BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|\$) -", re.MULTILINE)
 """Lines for a batch system."""
@@ -55,6 +56,7 @@ CONFLICT = tuple(re.compile(mark, re.MULTILINE) for mark in (r"^<{7} ", r"^={7}$
 TEMPLATE = re.compile(r"\{[{%][^{}]*[%}]\}")
 """A place where Jinja puts something in, as JSON has none outside of texts."""
 HOSTS = re.compile(r"[ \t]*[^\s#]+[ \t]+slots=\d")
+SLOTS = "slots="
 NAMED_HOSTS = re.compile(r"(?:^|[._-]|my)host_?file(?:[._-]|$)")
 PLAIN = {
     "dockerfile": "a Dockerfile", "makefile": "a makefile", "justfile": "a justfile", ".md": "Markdown",
@@ -93,13 +95,18 @@ def is_script(name: str, text: str) -> bool:
     return base.endswith(SCRIPT) or SHELL.search(first) is not None or is_job
 
 
+def is_notebook(name: str) -> bool:
+    return name.lower().endswith(NOTEBOOK)
+
+
 def is_hostfile(name: str, text: str) -> bool:
     """Whether it lists hosts, by its lines, or by its name."""
     base = name.lower().replace("\\", "/").rpartition("/")[2]
     by_name = base.endswith((*JSON, *YAML)) or any(part in base for part in PLAIN)
     is_another = by_name or text.lstrip()[:1] in ("{", "[", "")
     first = next((line for line in text[:EARLY].splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
-    return not is_another and (HOSTS.match(first) is not None or NAMED_HOSTS.search(base) is not None)
+    is_named = NAMED_HOSTS.search(base) is not None and (not first or SLOTS in text)
+    return not is_another and (HOSTS.match(first) is not None or is_named)
 
 
 def is_yaml(name: str, text: str) -> bool:

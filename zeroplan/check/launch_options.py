@@ -63,7 +63,7 @@ def config_of(arguments: list[tuple[str, Word]]) -> tuple[Word | None, str]:
     return None, DEEPSPEED
 
 
-def strategy_of(stated: Iterable[tuple[str, Word]]) -> Word | None:
+def strategy_option(stated: Iterable[tuple[str, Word]]) -> Word | None:
     """The name of one of Lightning's strategies, of an option or of LightningCLI's or Hydra's argument."""
     named = (word for name, word in stated if name.lstrip("-").rpartition(".")[2] == "strategy")
     return next((word for word in named if word.text in REGISTERED and word.text != "deepspeed"), None)
@@ -76,11 +76,12 @@ def is_by_deepspeed(stated: Iterable[tuple[str, Word]]) -> bool:
 
 
 def trainer_arguments(
-    document: Document, stated: list[tuple[str, Word]], tool: str, code: str, *, beside_a_file: bool
+    document: Document, stated: list[tuple[str, Word]], tool: str, code: str, *, beside_a_file: bool,
+    is_open: bool,
 ) -> tuple[Arguments | None, tuple[str, ...]]:  # fmt: skip
     """TrainingArguments of these options, each at its place in the script, and those that are not known; `tool`: whose
     command takes them, or "" where an option has to tell that they are the Trainer's, or a file beside them does.
-    `code`: the script in Python, "" where it is not there.
+    `code`: the script in Python, "" where it is not there; `is_open`: whether words that no line sets may be options.
     """
     members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
     if not tool and any(name in OF_LLAMA_FACTORY_ALONE for name, _word in members):
@@ -93,7 +94,7 @@ def trainer_arguments(
     if not (tool or beside_a_file) and any(name in OF_ACCELERATOR for name, _word in members):
         return None, ()
     nodes = [_member(name, word) for name, word in bearing]
-    job = job_of(document, stated, tool, beside_a_file=beside_a_file)._replace(code=code)
+    job = job_of(document, stated, tool, beside_a_file=beside_a_file)._replace(code=code, is_open=is_open)
     whole = Document(document.name, document.text, ValueNode(0, len(document.text), members=nodes))
     return Arguments(whole, tool, job), unknown
 

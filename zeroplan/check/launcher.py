@@ -39,7 +39,7 @@ from zeroplan.check.launch_options import (
     config_of,
     is_by_deepspeed,
     options_of,
-    strategy_of,
+    strategy_option,
     trainer_arguments,
     value_of,
 )
@@ -265,7 +265,8 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     by_file = script is not None and SWIFTS.search(script.text or "") is not None
     tool = SWIFT if by_file else TOOLS.get(launcher, "") or _tool_of(code, stated)
     arguments, unknown = trainer_arguments(
-        document, stated, tool, code, beside_a_file=training is not None or file is not None
+        document, stated, tool, code, beside_a_file=training is not None or file is not None,
+        is_open=any(word.text is None and not word.partly.startswith("-") for word in line.script_words),
     )  # fmt: skip
     if "Accelerator(" in code and OF_TRAINER.search(code) is None:  # the arguments are the script's own
         arguments, unknown = None, ()
@@ -290,7 +291,8 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         gpus = processes_of(accelerate.text, beside)
     openrlhf = of_options(document, script, stated) if launcher in (*RANKS, *PLAIN) else None
     gpus = openrlhf.ranks if openrlhf is not None and openrlhf.is_by_ray else gpus
-    megatron = of_megatron(script, stated, code, gpus)
+    is_open = _may_name_one(command, line)
+    megatron = of_megatron(script, stated, code, gpus, is_open=is_open)
     return Launch(
         launcher, document.place(command.words[line.at].start).line, config, reader, accelerate,
         gpus if megatron is None else megatron.gpus,
@@ -305,11 +307,11 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         built=openrlhf,
         pipeline=megatron is not None and megatron.pipeline,
         accumulates=accumulated(code, {name: word.text for name, word in stated}),
-        unrecognized=_unrecognized(line, stated, code),
-        strategy=strategy_of([*stated, *assignments(line.script_words)]),
+        unrecognized="" if command.folder else _unrecognized(line, stated, code),
+        strategy=strategy_option([*stated, *assignments(line.script_words)]),
         more=tuple([word.text for word in line.script_words if word.text and word.text.endswith(".py")]),
         code=python if KEY in code.lower() else None,
-        is_open=_may_name_one(command, line),
+        is_open=is_open,
     )  # fmt: skip
 
 
@@ -323,8 +325,10 @@ def _config(launcher: Word, stated: list[tuple[str, Word]], environment: Environ
 
 
 def _unrecognized(line: CommandLine, stated: Sequence[tuple[str, Word]], code: str) -> str:
-    options = [name for name, word in stated if name.startswith("--") and word.text is not None]
-    by_deepspeed = line.launcher == "deepspeed" and "no_local_rank" not in line.parsed.options
+    options = [name for name, word in stated if name.startswith("--") and word.text is not None and " " not in name]
+    own = line.parsed.options
+    by_launch = "no_local_rank" not in own and own.get("launcher", "pdsh") == "pdsh"  # others start the script itself
+    by_deepspeed = line.launcher == "deepspeed" and line.parsed.is_whole and by_launch
     return unrecognized(code, options, has_local_rank=by_deepspeed) if line.launcher in (*RANKS, *PLAIN) else ""
 
 
@@ -343,7 +347,7 @@ def _is_value(command: Command, line: CommandLine) -> bool:
 def _environment(
     command: Command, line: CommandLine, stated: Sequence[tuple[str, Word]]
 ) -> Environment:  # fmt: skip
-    """The variables that decide how many processes start, of the script, and of `env A=1` in front."""
+    """The variables that decide how many processes start and which config is read: the script's, and `env A=1`."""
     before = ((word.text or "").partition("=") for word in command.words[: line.at])
     own = {name: value for name, _, value in before if name in VARIABLES}
     by_ray = dict(stated).get("--use_ray")

@@ -31,9 +31,11 @@ class Megatron(NamedTuple):
 
 
 def of_megatron(
-    script: Word | None, stated: Sequence[tuple[str, Word]], code: str, gpus: int | None
+    script: Word | None, stated: Sequence[tuple[str, Word]], code: str, gpus: int | None, *, is_open: bool
 ) -> Megatron | None:  # fmt: skip
-    """None for another script. `code`: the script, "" where it is not there; `gpus`: ranks that start."""
+    """None for another script. `code`: the script, "" where it is not there; `gpus`: ranks that start; `is_open`:
+    whether words that no line sets may be options.
+    """
     options = {name.lstrip("-").replace("-", "_"): word for name, word in stated}
     if not all(name in options for name in OWN):
         return None
@@ -44,5 +46,5 @@ def of_megatron(
             return Megatron(None, pipeline=False)
         shared *= value
     is_gpt = PIPE in code if code else script is not None and SCRIPT.search(script.text or "") is not None
-    pipeline = is_gpt and WITHOUT not in options
+    pipeline = is_gpt and WITHOUT not in options and not is_open
     return Megatron(None if gpus is None or gpus % shared else gpus // shared, pipeline)

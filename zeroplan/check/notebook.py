@@ -22,11 +22,11 @@ from zeroplan.check.script import started
 from zeroplan.check.setting import Setting
 from zeroplan.errors import SpecError
 
-ENDING = ".ipynb"
+NOT_THERE = "which is not there"
 EXPECTED = "a cell with a DeepSpeed config, or one that starts a run with it"
 CELL, SOURCE = re.compile(r'^\s*"cell_type":\s*"(\w+)"'), re.compile(r'^\s*"source":\s*\[\s*$')
-WRITES, SHELL = re.compile(r"%%writefile\s+(?:-a\s+)?(\S+)"), re.compile(r"%%(?:bash|sh)\b")
-LINE = re.compile(r"(\s*)([!%])\s*(.*)", re.DOTALL)
+WRITES, SHELL = re.compile(r"%%writefile\s+(-a\s+)?(\S+)"), re.compile(r"%%(?:bash|sh)\b")
+LINE = re.compile(r"(\s*)(?:(!)\s*(.*)|%[A-Za-z%].*|\w+\s*=\s*[!%].*|[\w.]+\?+\s*$)", re.DOTALL)
 """A line for a shell, or for IPython."""
 
 
@@ -44,22 +44,30 @@ def check_notebook(name: str, text: str, setting: Setting, beside: Beside, made:
     """Raises `SpecError` for one without a config."""
     parts = parts_of(name, text)
 
+    left = dict(parts.written)
+
     def seen(named: str) -> tuple[str, str] | None:
         own = parts.written.get(named.removeprefix("./"))
+        left.pop(named.removeprefix("./"), None)
         return (name, own) if own is not None else beside(named)
 
-    checked = CheckedFiles()
+    checked, missing = CheckedFiles(), list[SpecError]()
     for part, check in ((parts.python, check_python), (parts.shell, started)):
-        with suppress(SpecError):
+        try:
             inner = check(name, part, setting, seen, made)
-            checked.findings += inner.findings
-            checked.texts |= inner.texts
-            checked.notes += inner.notes
-    for written, content in parts.written.items() if not checked.texts else ():
+        except SpecError as error:
+            missing += [error] if NOT_THERE in error.found else []
+            continue
+        checked.findings += inner.findings
+        checked.texts |= inner.texts
+        checked.notes += inner.notes
+    for written, content in left.items():
         if _is_config(content):
             checked.findings += check_json(name, content, setting, made)
             checked.texts[name] = content
             checked.notes.append(f"{name}: writes {written}")
+    if not checked.texts and missing:
+        raise missing[0]
     if not checked.texts:
         raise SpecError(name, "a notebook without a DeepSpeed config", EXPECTED)
     checked.texts[name] = parts.whole
@@ -78,9 +86,9 @@ def parts_of(name: str, text: str) -> Parts:
     try:
         content = json.loads(text)
         sources = [cell.get("source", []) for cell in content["cells"] if cell.get("cell_type") == "code"]
+        stated = ["".join(source) if isinstance(source, list) else str(source) for source in sources]
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         raise SpecError(name, "text that is no notebook", "JSON of nbformat") from error
-    stated = ["".join(source) if isinstance(source, list) else str(source) for source in sources]
     cells, several = _placed(text.splitlines()), [cell.splitlines() for cell in stated if cell]
     if [[line for _at, line in cell] for cell in cells] != several:  # written on one line, or otherwise
         numbers = count()
@@ -96,13 +104,17 @@ def _apart(cells: list[list[tuple[int, str]]]) -> Parts:
     for cell in cells:
         first = cell[0][1]
         file, by_shell = WRITES.match(first), SHELL.match(first) is not None
-        into = shell if by_shell else None if file is None else written.setdefault(file[1], [""] * length)
+        if file is not None and (not file[1] or file[2] not in written):
+            written[file[2]] = [""] * length
+        into = shell if by_shell else None if file is None else written[file[2]]
+        goes_on = False
         for at, line in cell:
             whole[at] = line
             if into is not None:
                 into[at] = "" if at == cell[0][0] else line
             else:
-                python[at], shell[at] = _of_line(line)
+                python[at], shell[at] = ("", line) if goes_on else _of_line(line)
+                goes_on = bool(shell[at]) and line.endswith("\\")
         if not _is_python("\n".join(python[at] for at, _line in cell)):
             for at, _line in cell:
                 python[at] = ""
@@ -122,7 +134,7 @@ def _of_line(line: str) -> tuple[str, str]:
     match = LINE.match(line)
     if match is None:
         return line, ""
-    return f"{match[1]}pass", match[3] if match[2] == "!" else ""
+    return f"{match[1]}pass", match[3] or ""
 
 
 def _placed(lines: list[str]) -> list[list[tuple[int, str]]]:

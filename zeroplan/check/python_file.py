@@ -73,8 +73,9 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
         checked.findings += [placed(document, hit) for hit in _fractions(literal, text, setting)]
         findings = [_unused(one) for one in findings] if _has_optimizer(literal.use) else findings
         checked.findings += [_as_python(one, literal.call) for one in findings if one.rule not in NOT_OF_PYTHON]
-    for line, path, use in written.named:
-        if (file := beside(path)) is None:
+    files = [beside(path) for _line, path, _use in written.named]
+    for (line, path, use), file in zip(written.named, files, strict=True):
+        if file is None:
             notes.append((line, f"{said(path)}, which is not there: not looked at"))
             continue
         read = _read_by(use, None, setting, by_lightning)
@@ -82,7 +83,7 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
         findings, checked.texts[file[0]] = reached(*file, read, made)
         checked.findings += findings
         notes.append((line, file[0]))
-    if not written.literals and not written.refused and not written.texts and len(checked.texts) == 1:
+    if not (written.literals or written.refused or written.texts or any(files)):
         line, path, _use = written.named[0]
         raise SpecError(f"{name}:{line}", f"{said(path)}, which is not there", "a ds_config.json")
     checked.notes = [f"{name}:{line}: {note}" for line, note in sorted(notes, key=itemgetter(0))]

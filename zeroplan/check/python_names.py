@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from zeroplan.check.kind import JSON
 
 CHANGING = ("update", "setdefault", "pop", "clear")
+ENVIRONMENT = ("get", "getenv", "env", "get_env")
+"""Calls of a variable's name and what stands for it where the environment has none."""
 OPENS = ("open", "Path")
 """Calls whose first argument is the name of a file."""
 HERE = ("__file__", "getcwd")
@@ -43,6 +45,8 @@ def names_of(tree: ast.Module) -> Names:
     changed = _changed(nodes)
     stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
     stored.update(node.arg for node in nodes if isinstance(node, ast.arg))
+    imports = (node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+    stored.update(one.asname or one.name for node in imports for one in node.names)
     once = {name for name, times in stored.items() if times == 1} - changed.keys()
     return Names(_constants(nodes, once), _defaults(nodes), _loaded(nodes, once), changed)
 
@@ -113,10 +117,17 @@ def _argument(call: ast.Call, name: str) -> ast.expr | None:
     return next((one.value for one in call.keywords if one.arg == name), None)
 
 
+def without_environment(node: ast.AST | None) -> ast.AST | None:
+    """What a call has where the environment has no such variable; else the node itself."""
+    name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+    if not isinstance(node, ast.Call) or name not in ENVIRONMENT:
+        return node
+    return node.args[1] if len(node.args) > 1 else None
+
+
 def _text(node: ast.AST | None) -> str:
     """A text, or what a call of a variable's name has where the environment has none: os.environ.get(NAME, text)."""
-    if isinstance(node, ast.Call) and len(node.args) == 2 and isinstance(node.args[0], ast.Constant):
-        node = node.args[1]
+    node = without_environment(node)
     value = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
     return value if isinstance(value, str) else ""
 

@@ -16,7 +16,15 @@ from zeroplan.check.interpolated import stand_in
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import OWN_KEYS, is_config
 from zeroplan.check.python_calls import ConfigCall, config_calls
-from zeroplan.check.python_names import CHANGING, Names, imported_files, names_of, pairs, path_parts
+from zeroplan.check.python_names import (
+    CHANGING,
+    Names,
+    imported_files,
+    names_of,
+    pairs,
+    path_parts,
+    without_environment,
+)
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY
 from zeroplan.check.rules.calls import Refused, refused_calls
 from zeroplan.check.setting import ANY, TRAINER
@@ -29,10 +37,8 @@ WORDS = (
     "zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", STRATEGY, PLUGIN, "deepspeed_stage_",
 )  # fmt: skip
 """One of them is in every file that holds a config."""
-ENVIRONMENT = ("get", "getenv")
-"""Calls of a name and what stands for it where the environment has none."""
 BLANKED = re.compile(r"[^\r\n]")
-LARGEST_POWER, DEEPEST = 64, 6
+LARGEST_POWER, DEEPEST, LARGEST = 64, 6, 10**100
 ENDS = re.compile(r"(\r\n|\r|\n)")
 """What ends a line of Python."""
 ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
@@ -89,7 +95,7 @@ class _UnknownError(Exception):
     """A value that other code decides."""
 
 
-NOT_WORKED_OUT = (_UnknownError, ArithmeticError, TypeError)
+NOT_WORKED_OUT = (_UnknownError, ArithmeticError, TypeError, ValueError, RecursionError)
 
 
 def is_python(name: str, text: str) -> bool:
@@ -231,6 +237,12 @@ class _Reader:
         """A text that stands there, or that a name of the module or the default of an argument stands for, and the one
         of a condition that has no other; "" for anything else.
         """
+        try:
+            return self._text_of(node)
+        except RecursionError:  # a name that stands for itself
+            return ""
+
+    def _text_of(self, node: ast.expr) -> str:
         if isinstance(node, ast.Name):
             node = self.names.loaded.get(node.id, self.names.constants.get(node.id, node))
         if isinstance(node, ast.IfExp) and isinstance(node.orelse, ast.Constant) and node.orelse.value is None:
@@ -238,8 +250,8 @@ class _Reader:
         if isinstance(node, ast.Attribute):
             default = self.names.defaults.get(node.attr)
             return "" if default is None else default.text
-        if isinstance(node, ast.Call) and self._name(node) in ENVIRONMENT and len(node.args) == len(ENVIRONMENT):
-            return self.text_of(node.args[1])
+        if isinstance(usual := without_environment(node), ast.expr) and usual is not node:
+            return self.text_of(usual)
         if (parts := path_parts(node)) is not None:
             texts = [self.text_of(part) for part in parts]
             return "/".join(texts) if all(texts) else ""
@@ -248,9 +260,6 @@ class _Reader:
         except NOT_WORKED_OUT:
             return ""
         return value if isinstance(value, str) else ""
-
-    def _name(self, call: ast.Call) -> str:
-        return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
 
     def use(self, call: ConfigCall, *, alone: bool) -> Use:
         """Who reads the config of a call, and its other arguments, where no other call of that kind takes it too."""
@@ -313,9 +322,13 @@ class _Reader:
             return -self._scalar(node.operand)
         if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
             left, right = self._scalar(node.left), self._scalar(node.right)
-            if isinstance(left, str) or (isinstance(node.op, ast.Pow) and not abs(right) <= LARGEST_POWER):
+            is_too_much = isinstance(node.op, ast.Pow) and not abs(right) <= LARGEST_POWER
+            if is_too_much or isinstance(left, str) or isinstance(right, str):
                 raise _UnknownError
-            return ARITHMETIC[type(node.op)](left, right)
+            result = ARITHMETIC[type(node.op)](left, right)
+            if isinstance(result, complex) or (isinstance(result, int) and abs(result) >= LARGEST):
+                raise _UnknownError
+            return result
         if isinstance(node, ast.Name) and node.id in self.names.constants:
             return self._scalar(self.names.constants[node.id])
         raise _UnknownError

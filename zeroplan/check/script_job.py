@@ -62,6 +62,8 @@ class ScriptJob(NamedTuple):
     """Tokens of each target of an encoder-decoder."""
     source: Taken | None = None
     """Tokens of each source of an encoder-decoder."""
+    is_open: bool = False
+    """Whether words that no line sets may be options."""
     code: str = ""
     """The script in Python that takes them; empty where it is not there."""
 

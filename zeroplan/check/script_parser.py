@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 OTHERS = (
     "HfArgumentParser", "TrlParser", "parse_known_args", "add_subparsers", "sys.argv", "parse_intermixed_args",
     "add_argparse_args", "from_argparse_args", "tyro", "import click", "typer", "import fire", "hydra", "absl",
     "simple_parsing", "jsonargparse", "configargparse", "LightningCLI", "prefix_chars", "parents=",
+    "BooleanOptionalAction",
 )  # fmt: skip
 """What a file has whose options are not known by its calls of add_argument alone."""
 OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config")
@@ -27,20 +28,24 @@ def unrecognized(code: str, options: Sequence[str], *, has_local_rank: bool) -> 
     if "ArgumentParser(" not in code or ".parse_args()" not in code or any(word in code for word in OTHERS):
         return ""
     try:
-        calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+        nodes = list(ast.walk(ast.parse(code)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
-    known = _options(calls)
+    known = _options(nodes)
     if known is None:
         return ""
     given = [LOCAL_RANK] * has_local_rank + [option.partition("=")[0] for option in options]
     return next((option for option in given if not any(one.startswith(option) for one in known)), "")
 
 
-def _options(calls: Sequence[ast.Call]) -> list[str] | None:
-    """All that the one parser of a file takes; None where there are several, or other code adds to it."""
-    names = [_name(call) for call in calls]
-    if names.count("ArgumentParser") != 1 or any(_takes_parser(call) for call in calls):
+def _options(nodes: Sequence[ast.AST]) -> list[str] | None:
+    """All that the one parser of a file takes; None where there are several, or other code may add to it."""
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    names, parsers = [_name(call) for call in calls], _parsers(nodes)
+    called = [call.func for call in calls]
+    handed_on = any(isinstance(node, ast.Attribute) and node.attr == "add_argument" and node not in called
+                    for node in nodes)  # fmt: skip
+    if names.count("ArgumentParser") != 1 or handed_on or any(_takes(call, parsers) for call in calls):
         return None
     stated: list[str] = list(OF_DEEPSPEED) if "add_config_arguments" in names else []
     for call in calls:
@@ -52,16 +57,19 @@ def _options(calls: Sequence[ast.Call]) -> list[str] | None:
     return stated
 
 
-def _takes_parser(call: ast.Call) -> bool:
+def _parsers(nodes: Sequence[ast.AST]) -> set[str]:
+    """Names of the parser, and of groups of its arguments."""
+    made = ("ArgumentParser", "add_argument_group", "add_mutually_exclusive_group", "add_config_arguments")
+    named = [(node.value, target) for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
+    return {str(getattr(target, "id", getattr(target, "attr", ""))) for value, target in named
+            if isinstance(value, ast.Call) and _name(value) in made}  # fmt: skip
+
+
+def _takes(call: ast.Call, parsers: set[str]) -> bool:
     """Whether a call is given a parser, and may add to it."""
     values = (*call.args, *(one.value for one in call.keywords))
-    is_given = any("parser" in name.lower() for value in values for name in _names(value))
+    is_given = any(str(getattr(value, "id", getattr(value, "attr", ""))) in parsers for value in values)
     return is_given and _name(call) != "add_config_arguments"
-
-
-def _names(value: ast.expr) -> Iterator[str]:
-    if isinstance(value, ast.Name | ast.Attribute):
-        yield value.id if isinstance(value, ast.Name) else value.attr
 
 
 def _name(call: ast.Call) -> str:
@@ -69,6 +77,7 @@ def _name(call: ast.Call) -> str:
 
 
 ACCELERATOR = re.compile(r"\bAccelerator\((?:[^()]|\([^()]*\))*?\bgradient_accumulation_steps\s*=\s*([\w.]+)")
+COMMENT = re.compile(r"#[^\n]*")
 DEFAULT = r"add_argument\(\s*[\"']--{}[\"'][^)]*?\bdefault\s*=\s*(\d+)"
 
 
@@ -76,7 +85,7 @@ def accumulated(code: str, options: Mapping[str, str | None]) -> int | None:
     """Micro-batches of a step that a script's own Accelerator asks for; None where it builds none, or that is not
     known. `options`: what the script is given.
     """
-    match = ACCELERATOR.search(code)
+    match = ACCELERATOR.search(COMMENT.sub("", code))
     if match is None:
         return None
     if match[1].isdecimal():

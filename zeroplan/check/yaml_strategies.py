@@ -20,7 +20,7 @@ from zeroplan.check.partly_known import alone, decided
 from zeroplan.check.python_file import NOT_OF_PYTHON
 from zeroplan.check.python_reader import Literal, literal_of
 from zeroplan.check.python_strategies import PLUGIN, REGISTERED, STRATEGY, as_argument, built_config
-from zeroplan.check.rules.calls import GONE, TRAINER, gone_argument, unknown_argument, unknown_strategy
+from zeroplan.check.rules.calls import GONE, PACKAGES, TRAINER, gone_argument, unknown_argument, unknown_strategy
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, Setting
 from zeroplan.check.shell_variables import Word
 from zeroplan.errors import SpecError
@@ -93,9 +93,9 @@ def _strategy(node: ValueNode, path: str, depth: int) -> Strategy | None:
         return None
     by_name = {one.name: one for one in node.members}
     stated = next((by_name[name].node.scalar for name in (OBJECT, CLASS) if name in by_name), None)
-    call = str(stated).rpartition(".")[2]
-    if call in (STRATEGY, PLUGIN):
-        inside = by_name[ARGUMENTS].node.members if ARGUMENTS in by_name else node.members
+    package, _, call = str(stated).rpartition(".")
+    if call in (STRATEGY, PLUGIN) and package.partition(".")[0] in ("", *PACKAGES[call]):
+        inside = by_name[ARGUMENTS].node.members if ARGUMENTS in by_name else () if CLASS in by_name else node.members
         own = [one for one in inside or () if not one.name.startswith(OF_HYDRA) and one.name != CLASS]
         return Strategy(path, call, tuple(own))
     named = by_name.get(KEY)

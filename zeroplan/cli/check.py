@@ -18,7 +18,7 @@ from zeroplan.check.chosen import RuleSelection, names
 from zeroplan.check.files import is_other
 from zeroplan.check.finding import Finding
 from zeroplan.check.folder import configs
-from zeroplan.check.kind import OtherKindError
+from zeroplan.check.kind import OtherKindError, is_notebook
 from zeroplan.check.mended import mended
 from zeroplan.check.named_config import CheckedFiles, check_arguments, findings_of
 from zeroplan.check.proposed import without_edits
@@ -118,7 +118,7 @@ def _looked_at(
     which the job is added that it states with the model.
     """
     name = STANDARD_INPUT if path == "-" else path
-    text = read_text(path, "a ds_config.json", LARGEST_FILE if path.endswith(".ipynb") else LARGEST_CONFIG)
+    text = read_text(path, "a ds_config.json", LARGEST_FILE if is_notebook(path) else LARGEST_CONFIG)
     inputs, notes = _as_required(inputs, path)
     if (command.fix or command.diff) and not is_other(name, text):
         result = mended(text, partial(_of_json, inputs, name), chosen.kept)

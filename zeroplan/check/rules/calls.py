@@ -97,32 +97,42 @@ class Refused(NamedTuple):
 
 def refused_calls(tree: ast.Module) -> Iterator[Refused]:
     """Those of a file, of what it imports of these packages."""
-    imported = _imported(tree)
+    modules = _modules(tree)
+    registers = any("registry" in name.lower() for name in modules)
     for call in ast.walk(tree):
         if isinstance(call, ast.Call):
             name = getattr(call.func, "attr", getattr(call.func, "id", ""))
-            if name in PACKAGES and imported & set(PACKAGES[name]):
-                yield from _refused(call, name)
+            if name in PACKAGES and modules.get(_first(call.func), "").partition(".")[0] in PACKAGES[name]:
+                yield from _refused(call, name, registers=registers)
 
 
-def _imported(tree: ast.Module) -> set[str]:
-    """Packages that a file imports, but for one whose class it writes itself."""
+def _modules(tree: ast.Module) -> dict[str, str]:
+    """Modules that names of a file are imported from, but for names that it gives to its own."""
     nodes = list(ast.walk(tree))
+    modules = {one.asname or one.name: node.module or "" for node in nodes
+               if isinstance(node, ast.ImportFrom) and not node.level for one in node.names}  # fmt: skip
+    modules |= {one.asname or one.name.partition(".")[0]: one.name
+                for node in nodes if isinstance(node, ast.Import) for one in node.names}  # fmt: skip
     own = {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
-    modules += [one.name for node in nodes if isinstance(node, ast.Import) for one in node.names]
-    packages = {module.partition(".")[0] for module in modules}
-    return packages - {package for name in own & PACKAGES.keys() for package in PACKAGES[name]}
+    return {name: module for name, module in modules.items() if name not in own}
 
 
-def _refused(call: ast.Call, name: str) -> Iterator[Refused]:
+def _first(node: ast.expr) -> str:
+    """The name that an expression begins with: pl, of pl.strategies.DeepSpeedStrategy."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return str(getattr(node, "id", ""))
+
+
+def _refused(call: ast.Call, name: str, *, registers: bool) -> Iterator[Refused]:
+    """`registers`: whether the file gives Lightning strategies of its own."""
     if name in OF_LIGHTNING:
         value = next((one.value for one in call.keywords if one.arg == "strategy"), None)
         if name == TRAINER and value is not None and DEEPSPEED in ast.dump(value).lower():
             gone = [(one.arg, one.value) for one in call.keywords if one.arg in GONE]
             yield from (Refused("ZP843", at, gone_argument(one), GONE[one], WARNING) for one, at in gone if one)
         stated = getattr(value, "value", None)
-        if isinstance(value, ast.Constant) and (write := unknown_strategy(stated, name)):
+        if isinstance(value, ast.Constant) and not registers and (write := unknown_strategy(stated, name)):
             yield Refused("ZP844", value, f"strategy {said(stated)} is none that Lightning has", f'strategy="{write}"')
         return
     for one in call.keywords:

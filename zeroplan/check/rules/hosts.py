@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +17,8 @@ from zeroplan.errors import SpecError
 if TYPE_CHECKING:
     from zeroplan.check.launcher import Launch
 
+TAKEN = re.compile(r"\S+\s+slots=\d+")
+"""A line that DeepSpeed's launcher takes (launcher/runner.py:_parse_hostfile)."""
 FILTERS = ("include", "exclude")
 MACHINES = {"torchrun": "nnodes", "accelerate": "num_machines"}
 """Launchers that run on each node by themselves, and their option that says how many there are."""
@@ -53,6 +56,8 @@ def of_hostfile(name: str, text: str) -> Iterator[Hit]:
         slots_by_host(name, text)
     except SpecError as error:
         line = int(error.place.rpartition(":")[2]) if error.place != name else 1
+        if TAKEN.match((text.splitlines() or [""])[line - 1].strip()) and "second time" not in error.found:
+            return  # it takes no slots, or very many, without a word
         offset = sum(len(before) for before in text.splitlines(keepends=True)[: line - 1])
         yield Hit("ZP846", (), f"{error.found}: deepspeed stops, it takes {error.expected}", "worker-1 slots=8",
                   offset=offset)  # fmt: skip

@@ -44,7 +44,8 @@ DISK = ", offload_optimizer_device: nvme, offload_optimizer_nvme_path: /local_nv
 STEPS, LAUNCHED = "gradient_accumulation_steps", "accelerate launch --config_file accelerate.yaml train.py\n"
 ACCUMULATING = (
     '{"distributed_type": "DEEPSPEED", "num_processes": 8, "mixed_precision": "bf16", "deepspeed_config": '
-    '{"zero_stage": 2, "gradient_accumulation_steps": %d}}  # Accelerator(gradient_accumulation_steps=4)\n'
+    '{"zero_stage": 2, "gradient_accumulation_steps": %d}, "main_training_function": '
+    '"Accelerator(gradient_accumulation_steps=4)"}\n'
 )
 """YAML, and a script in Python."""
 OWN_FILE = f"{FILE}: ds_config.json"

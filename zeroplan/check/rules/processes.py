@@ -24,6 +24,8 @@ PLACEHOLDER = re.compile(
     re.MULTILINE,
 )
 """Behind a variable, or behind an option at the end of a line."""
+LINE = 200
+"""Letters before a command in which a bracket that it stands in may open."""
 VARIABLE = re.compile(r"[A-Za-z_]\w*")
 OTHER_COMMANDS = ("api", "chat", "eval", "export", "webchat")
 """Commands of LLaMA-Factory that take a file."""
@@ -196,7 +198,8 @@ def apart(text: str) -> Iterator[Hit]:
     """`NAME = value` runs a command NAME: nothing is set."""
     for raws in raw_commands(text) if " = " in text else ():
         several = [text[raw.start : raw.end] for raw in raws[:3]]
-        is_sum = text[: raws[0].start].rstrip().endswith("((")
+        before = text[max(0, raws[0].start - LINE) : raws[0].start]
+        is_sum = any(before.rfind(opens) > before.rfind(closes) for opens, closes in (("((", "))"), ("[[", "]]")))
         if len(several) > 2 and VARIABLE.fullmatch(several[0]) and several[1] == "=" and not is_sum:
             name = named(several[0])
             is_used = re.search(rf"\$\{{?{several[0]}\b", text) is not None

@@ -135,8 +135,10 @@ def vllm_of_swift(arguments: Arguments, release: str | None) -> Iterator[Hit]:
     """`release`: the ms-swift that the project asks for; None: the newest."""
     if arguments.tool != SWIFT or (release is not None and number(release) < number(MODE_SINCE)):
         return
-    if arguments.stated("use_vllm") is True and "vllm_mode" not in arguments.document.config:
-        yield Hit("ZP822", ("use_vllm",), "use_vllm without vllm_mode: ms-swift stops", "vllm_mode: colocate")
+    is_open = arguments.job is not None and arguments.job.is_open
+    if arguments.stated("use_vllm") is True and "vllm_mode" not in arguments.document.config and not is_open:
+        write = "vllm_mode: colocate" if arguments.job is None else "--vllm_mode colocate"
+        yield Hit("ZP822", ("use_vllm",), "use_vllm without vllm_mode: ms-swift stops", write)
 
 
 def groups_of_answers(arguments: Arguments, gpus: int | None, release: str | None) -> Iterator[Hit]:
