@@ -278,3 +278,9 @@ def test_files_of_gpt_neox(check_files, name, stages, stage, rule):
     ran = check_files({name: NEOX % (stages, stage)}, "--format", "concise", "--fail-on", "error")
     assert ran.code == bool(rule)
     assert rule in ran.out
+
+
+def test_sections_of_another_program(check_files):
+    """Their optimizer and scheduler have a name, and DeepSpeed's a type."""
+    text = "target: a.b\noptimizer:\n  name: torch.optim.AdamW\n  params: {lr: 1e-5}\nscheduler:\n  name: linear\n  params: {}\n"
+    assert check_files({"a.yaml": text}).code == 2

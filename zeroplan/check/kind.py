@@ -152,8 +152,13 @@ def is_config(config: Mapping[str, Any]) -> bool:
     """
     known = {key.name for key in children() if key.name in config}
     stated = (section for section in SECTIONS if isinstance(config.get(section), dict))
-    sections = any(section not in TYPED or {"type", "params"} & config[section].keys() for section in stated)
+    sections = any(section not in TYPED or _is_typed(config[section]) for section in stated)
     return bool(OWN_KEYS & known) or (sections and len(known) > 1)
+
+
+def _is_typed(section: Mapping[str, Any]) -> bool:
+    """Whether an optimizer or schedule is DeepSpeed's: others have a name beside their params."""
+    return "type" in section or ("params" in section and "name" not in section)
 
 
 def is_others(config: Mapping[str, Any]) -> bool:
