@@ -284,3 +284,11 @@ def test_sections_of_another_program(check_files):
     """Their optimizer and scheduler have a name, and DeepSpeed's a type."""
     text = "target: a.b\noptimizer:\n  name: torch.optim.AdamW\n  params: {lr: 1e-5}\nscheduler:\n  name: linear\n  params: {}\n"
     assert check_files({"a.yaml": text}).code == 2
+
+
+def test_an_address_that_is_a_sentence(check_files):
+    """ValueError of torchrun, run: The hostname of the rendezvous endpoint must be a dot-separated list of labels."""
+    text = "distributed_type: DEEPSPEED\nnum_machines: 2\nnum_processes: 8\nmain_process_ip: change to your main process ip\n" \
+           "deepspeed_config: {zero_stage: 2, deepspeed_multinode_launcher: standard}\n"  # fmt: skip
+    assert "warning ZP811" in check_files({"a.yaml": text}, "--format", "concise").out
+    assert "ZP811" not in check_files({"a.yaml": text.replace("change to your main process ip", "10.0.0.1")}).out

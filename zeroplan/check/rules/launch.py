@@ -143,6 +143,9 @@ def types(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
         meant = port if port.isdecimal() and len(port) <= DIGITS else 29500
         yield Hit("ZP811", ("main_process_port",), f"{said(port)} for main_process_port, which is a number: accelerate "
                   "launch stops", f"main_process_port: {meant}")  # fmt: skip
+    if isinstance(address := config.get("main_process_ip"), str) and " " in address.strip():
+        what = f"{said(address)} for main_process_ip, which is an address: torchrun stops, if no option gives another"
+        yield Hit("ZP811", ("main_process_ip",), what, "main_process_ip: 10.0.0.1", WARNING)
     stage, flag = fields.get("zero_stage"), fields.get("zero3_init_flag")
     if isinstance(stage, str) and not stage.strip().isdecimal() and launch.config_file is None:
         yield Hit("ZP811", (SECTION, "zero_stage"), f"{said(stage)} for zero_stage: Accelerate stops", "zero_stage: 3")
