@@ -64,6 +64,8 @@ from zeroplan.check.script_parser import accumulated, unrecognized
 from zeroplan.check.setting import ACCELERATE, ANY, LIGHTNING
 from zeroplan.check.shell import Command, commands, cut_off, inner_commands
 from zeroplan.check.shell_variables import Word
+from zeroplan.check.started_scripts import of_itself
+from zeroplan.check.written_files import WrittenFile, WrittenFiles
 
 OF_TRAINER = re.compile(rf"TrainingArguments|TrlParser|{OF_TRL.pattern}|\b(?!PPO)\w*Trainer\(")
 """What a script has that takes the Trainer's arguments."""
@@ -75,8 +77,6 @@ REMOTE = ("srun", "mpirun", "mpiexec", "ssh", "pdsh", "clush", "parallel-ssh")
 """What starts a shell on other hosts."""
 OF_A_FILE = re.compile(r"--(?:cfg|conf|config|yaml|yml)(?:[_-](?:file|path))?")
 """What scripts call an option that names a file of theirs."""
-OF_ITSELF = ("0", "BASH_SOURCE", "BASH_SOURCE[0]")
-"""Variables that name the script."""
 OTHERS = {
     "--multi_gpu": "MULTI_GPU", "--use_fsdp": "FSDP", "--cpu": "MULTI_CPU", "--tpu": "XLA",
     "--use_megatron_lm": "MEGATRON_LM",
@@ -125,8 +125,8 @@ class Launch(NamedTuple):
     """The training script, or the file of the module that is run as one: "?" where it is not known, "" for none."""
     options: Mapping[str, str | None] = MappingProxyType({})
     """The launcher's own, as its parser has them."""
-    written: Word | None = None
-    """The config, where the script itself writes it."""
+    written: WrittenFiles | None = None
+    """The files that the script itself has written before."""
     hosts: tuple[str, str] | None = None
     """Name and text of the hostfile of `deepspeed`, where it is there."""
     command: str = ""
@@ -161,28 +161,37 @@ class Launch(NamedTuple):
         return self.config or self.training or self.accelerate
 
     @property
+    def own(self) -> WrittenFile | None:
+        """The config, where the script itself writes it."""
+        return None if self.written is None else self.written.get(self.named)
+
+    @property
     def names(self) -> list[str]:
         """Where the config may be, seen from where the script is, or from where that was started."""
         return [] if self.named is None or not self.named.text else _names(self.folder, self.named.text)
 
 
-def launches(name: str, text: str, beside: Beside = lambda _name: None) -> list[Launch]:
-    """Those of a script that name a config; `beside`: where a hostfile and the like are looked for."""
+def launches(
+    name: str, text: str, beside: Beside = lambda _name: None, handed: Mapping[str, str] = MappingProxyType({})
+) -> list[Launch]:  # fmt: skip
+    """Those of a script that name a config; `beside`: where a hostfile and the like are looked for; `handed`: what the
+    script that starts this one hands on.
+    """
     slurm = Slurm.of(text)
     document = Document(name, text, ValueNode(0, len(text), members=[]))
-    own = dict.fromkeys(OF_ITSELF, posixpath.basename(name))
-    outer = commands(text, {**own, **slurm.variables}, VARIABLES, lambda file: sourced(file, beside))
-    written: dict[str, Word] = {}
+    stated = {**of_itself(name), **slurm.variables}
+    outer = commands(text, stated, VARIABLES, lambda file: sourced(file, beside), handed)
+    written = WrittenFiles(text, beside)
     every: list[Launch] = []
     for command in _each_of(outer):
-        written |= _written(command)
-        several = (command, *_each_of(inner_commands(command, VARIABLES)))
-        outermost, *inside = (_launch(document, one, slurm, within(one.folder, beside)) for one in several)
+        written.add(command)
+        several = (written.named(one) for one in (command, *_each_of(inner_commands(command, VARIABLES))))
+        outermost, *inside = (_launch(document, one, slurm, within(one.folder, written.beside)) for one in several)
         elsewhere = any((word.text or "").rpartition("/")[2] in REMOTE for word in command.words)
         if outermost is not None and elsewhere:
             outermost = outermost._replace(is_below=True)
         launched = (outermost, *(_started_by(outermost, one, elsewhere=elsewhere) for one in inside))
-        every += [one._replace(written=one.named and written.get(one.named.text or "")) for one in launched if one]
+        every += [one._replace(written=written.copy()) for one in launched if one]
     return [one for one in every
             if one.named or one.is_open or one.starts or one.built or one.strategy or one.code
             or (one.cut and one.launcher in RANKS)]  # fmt: skip
@@ -220,13 +229,6 @@ def _started_by(outer: Launch | None, inner: Launch | None, *, elsewhere: bool) 
     if outer is None or inner is None or outer.launcher not in RANKS or inner.launcher not in PLAIN:
         return inner
     return inner._replace(launcher=outer.launcher, gpus=outer.gpus)
-
-
-def _written(command: Command) -> dict[str, Word]:
-    """A file that `cat` or `tee` writes of a here-document."""
-    names = [word.text for word in command.words[1:] if word.text and not word.text.startswith("-")]
-    writes = command.here is not None and command.words[0].text in ("cat", "tee") and len(names) == 1
-    return {names[0]: command.here} if writes and command.here is not None else {}
 
 
 def within(folder: str, beside: Beside) -> Beside:

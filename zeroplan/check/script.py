@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
+from types import MappingProxyType
 
 from zeroplan.catalog.trainers.example_configs import example_config
 from zeroplan.catalog.trainers.swift_configs import of_older, own_config
@@ -30,6 +32,7 @@ from zeroplan.check.rules.processes import PROCESS_CHECKS, apart, line_ends, pla
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER, Setting
 from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.check.shell_variables import Word
+from zeroplan.check.started_scripts import StartedScript, started_scripts
 from zeroplan.check.training_file import puts_of
 from zeroplan.errors import SpecError
 
@@ -39,8 +42,9 @@ NO_BATCH = "ZP203"
 """The rule on a config without a batch size, which OpenRLHF's defaults give it."""
 WRITTEN_VALUE = re.compile(r'"\w+": ([\w.]+)')
 NO_CONFIG = "a script that gives no DeepSpeed config to a training run"
-STARTS = re.compile(r"^[^#\n]*?(?<![\w.])(?:ba|z)?sh[ \t]+(?:-\w+[ \t]+)*([\w./-]+\.sh)\b", re.MULTILINE)
-"""Another script that this one runs."""
+NOTHING: Mapping[str, str] = MappingProxyType({})
+DEEPEST = 2
+"""Scripts that start one another."""
 WITHOUT_CONFIG = {
     "openrlhf.cli.": "a script of OpenRLHF, which makes its config of its own options, as --zero_stage",
     "deepspeed_stage_": "a script that names a strategy of Lightning's, which makes its config itself",
@@ -49,13 +53,19 @@ WITHOUT_CONFIG = {
 """What is in scripts of tools that take no ds_config."""
 
 
-def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
-    """The configs that a script gives to the training runs that it starts, with what it states of each."""
+def started(
+    name: str, text: str, setting: Setting, beside: Beside, made: Made, above: tuple[str, ...] = (),
+    handed: Mapping[str, str] = NOTHING,
+) -> CheckedFiles:  # fmt: skip
+    """The configs that a script gives to the training runs that it starts, with what it states of each. `above`: the
+    scripts that start it; `handed`: what the last of them hands on.
+    """
     checked, left_out, others = CheckedFiles(texts={name: text}), list[tuple[str, str]](), list[OtherKindError]()
     document = Document(name, text, ValueNode(0, len(text), members=[]))
-    for launch in launches(name, text, beside):
+    for launch in launches(name, text, beside, handed):
         try:
-            inner, why = _started(launch, document, setting, within(launch.folder, beside), made)
+            files = beside if launch.written is None else launch.written.beside
+            inner, why = _started(launch, document, setting, within(launch.folder, files), made)
         except OtherKindError as error:
             others.append(error)
             continue
@@ -66,13 +76,17 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
     if len(checked.texts) > 1 or checked.notes:
         hits = (hit for rule in (line_ends, placeholders, apart) for hit in islice(rule(text), MOST))
         checked.findings += [placed(document, hit) for hit in hits]
+    runs = [*started_scripts(text, name, handed, beside)] if len(above) < DEEPEST else []
+    for script in runs:
+        inner = _started_there(name, script, setting, beside, made, above)
+        checked.findings += [one for one in inner.findings if one not in checked.findings]
+        checked.texts |= inner.texts
+        checked.notes += [note for note in inner.notes if note not in checked.notes]
     if len(checked.texts) == 1 and not checked.notes and not any(one.severity == ERROR for one in checked.findings):
         if others and not left_out:
             raise others[0]
-        runs = STARTS.search(text)
-        if not left_out and runs is not None and (other := _started_there(name, runs[1], setting, beside, made)):
-            return other
-        none = NO_CONFIG if runs is None else f"a script that starts {named(runs[1])}, which may give one"
+        run = next((script for script in runs if not script.is_sourced), None)
+        none = NO_CONFIG if run is None else f"a script that starts {named(run.name)}, which may give one"
         own = next((said for module, said in WITHOUT_CONFIG.items() if module in text), none)
         place, found = left_out[0] if left_out else (name, own)
         raise SpecError(place, found, SCRIPTS)
@@ -81,16 +95,19 @@ def started(name: str, text: str, setting: Setting, beside: Beside, made: Made) 
     return checked
 
 
-def _started_there(name: str, runs: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles | None:
-    """What another script starts that this one runs; None where it is not there, or starts nothing with a config."""
-    file = beside(runs)
-    if file is None or file[0] == name:
-        return None
+def _started_there(
+    name: str, script: StartedScript, setting: Setting, beside: Beside, made: Made, above: tuple[str, ...]
+) -> CheckedFiles:  # fmt: skip
+    """What another script starts that this one does; nothing where it is not there, or starts nothing with a config."""
+    file = read_beside(script.name, within(script.folder, beside))
+    if file is None or file[0] in (name, *above):
+        return CheckedFiles()
     with suppress(SpecError):
-        checked = started(*file, setting, lambda other: None if other.endswith(".sh") else beside(other), made)
+        inner = within(script.folder, beside)
+        checked = started(*file, setting, inner, made, (*above, name), script.handed)
         checked.notes.insert(0, f"{name} starts {file[0]}")
         return checked
-    return None
+    return CheckedFiles()
 
 
 def _started(
@@ -206,7 +223,7 @@ def _as_option(finding: Finding, built: OpenRLHF) -> str:
 
 def _is_known(launch: Launch) -> bool:
     """Whether the config is, where the script itself writes it."""
-    return launch.written is None or launch.written.text is not None
+    return launch.own is None or _own(launch) is not None
 
 
 def _by_what(word: Word | None) -> str:
@@ -215,10 +232,15 @@ def _by_what(word: Word | None) -> str:
     return f"{said(word.text)}, which the script writes with"
 
 
+def _own(launch: Launch) -> tuple[str, str] | None:
+    """The config that the script itself writes, where its words decide it."""
+    return launch.written.file(launch.own) if launch.written is not None and launch.own is not None else None
+
+
 def _written(text: str, launch: Launch) -> tuple[str, str] | None:
     """A config as a text of JSON, or of ms-swift's package, where it is no file of `accelerate launch`."""
-    if launch.written is not None:
-        return f"{text} of a here-document", launch.written.text or ""
+    if launch.own is not None:
+        return _own(launch)
     if launch.named is launch.accelerate:
         return None
     if text.lstrip().startswith("{"):

@@ -24,6 +24,8 @@ SETTING = ("read", "unset", "mapfile", "readarray", "let", "for", "select")
 """Commands after which a variable that they name is not known."""
 OPENS, CLOSES = re.compile(r"(?:^|[;&|]\s*)(?:if|case|for|while|until)\b"), re.compile(r"(?:^|[;\s])(?:fi|esac|done)\b")
 MAYBE = re.compile(r"&&|\|\|")
+SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".sub", ".job", ".pbs")
+"""How scripts of a shell are called."""
 SHELLS, OF_A_TEXT = ("bash", "sh", "zsh"), re.compile("-[a-z]*c")
 """Shells, and the options behind which they are given a text to run."""
 OF_TEXTS = ("ssh", "tmux", "screen", "pdsh", "eval")
@@ -39,6 +41,9 @@ MOST_VALUES = 12
 """Values of one variable that are told apart."""
 MOST_WORDS = 50_000
 """Words of a script that are looked at."""
+READS, APPENDS = ("<", "0<"), (">>", "1>>", "&>>")
+WRITES = (">", "1>", "&>", *APPENDS)
+"""Marks of the files that a command reads and writes; 2> has its errors."""
 PREFIXES = ("export", "local", "exec", "time", "nohup", "then", "do", "else", "if", "!")
 """Words in front of a command."""
 
@@ -55,16 +60,24 @@ class Command(NamedTuple):
     """Variables that a shell which it starts has, where they are known."""
     here: Word | None = None
     """What it reads of a here-document."""
+    reads: Word | None = None
+    """The file that it reads behind <."""
+    writes: Word | None = None
+    """The file that it writes behind > or >>."""
+    appends: bool = False
 
 
 def commands(
     text: str, stated: Mapping[str, str] | None = None, watched: Collection[str] = (),
-    read: Callable[[str], str | None] = lambda _name: None,
+    read: Callable[[str], str | None] = lambda _name: None, handed: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Command]:  # fmt: skip
     """Each command that is no assignment. `stated`: variables that are set before; `watched`: those whose values a
-    command is to be given with; `read`: the text of a file whose variables `source` sets.
+    command is to be given with; `read`: the text of a file whose variables `source` sets; `handed`: what the script
+    that starts this one hands on.
     """
-    yield from _commands(Variables(stated or {}), text, watched, read, 0)
+    variables = Variables({**(stated or {}), **handed})
+    variables.exported |= dict.fromkeys(handed)
+    yield from _commands(variables, text, watched, read, 0)
 
 
 def _commands(
@@ -75,7 +88,8 @@ def _commands(
         at = bisect_right(maybe, (raws[0][0], len(text))) - 1  # spans follow one another
         is_conditional = at >= 0 and raws[0][0] < maybe[at][1]
         here = next((_here(variables, text, raw) for raw in raws if raw.is_here), None)
-        words, before, exports = _read(variables, text, raws, room, is_conditional)
+        own = [raw for raw in raws if not raw.redirected]
+        words, before, exports = _read(variables, text, own, room, is_conditional)
         room -= len(words)
         if room < 0:
             return
@@ -89,11 +103,19 @@ def _commands(
             for _command in _commands(variables, read(words[1].text) or "", (), read, depth + 1):
                 pass  # its variables stay
         if words:
-            exported = variables.exports() if any(word.text in SHELLS for word in words) else {}
-            yield Command(words, variables.environment(watched, before), variables.folder, exported, here)
+            exported = variables.exports(before) if any(map(_is_of_a_shell, words)) else {}
+            yield Command(
+                words, variables.environment(watched, before), variables.folder, exported, here,
+                _redirected(variables, text, raws, READS), _redirected(variables, text, raws, WRITES),
+                any(raw.redirected in APPENDS for raw in raws),
+            )  # fmt: skip
         if exports:
             names = [*before, *(word.text for word in words if word.text)]
             variables.exported |= dict.fromkeys(names)
+
+
+def _is_of_a_shell(word: Word) -> bool:
+    return word.text in SHELLS or word.pieces.endswith(SCRIPTS)
 
 
 def _set(variables: Variables, words: Sequence[Word], here: Word | None) -> None:
@@ -166,7 +188,7 @@ def _read(
     it exports.
     """
     words, before, exports = list[Word](), list[str](), False
-    for start, end, is_quoted, is_here in raws:
+    for start, end, is_quoted, is_here, _redirected in raws:
         if len(words) > most:
             break
         if is_here:
@@ -185,6 +207,12 @@ def _read(
         else:
             words.append(variables.word(text, start, end))
     return words, before, exports
+
+
+def _redirected(variables: Variables, text: str, raws: list[RawWord], marks: Collection[str]) -> Word | None:
+    """The file behind the last of these marks."""
+    named = [raw for raw in raws if raw.redirected in marks]
+    return variables.word(text, named[-1].start, named[-1].end) if named else None
 
 
 def _here(variables: Variables, text: str, raw: RawWord) -> Word:

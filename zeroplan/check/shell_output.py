@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import ast
+import operator
 import posixpath
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
-OPERANDS = re.compile(r"\s*(?:(\d{1,12})|\$?\{?([A-Za-z_]\w*)\}?|([*/%+-]))\s*")
-"""A number, a name or an operator of what bash works out."""
+NAMED = re.compile(r"\$?\{?\b([A-Za-z_]\w*)\}?")
+SUM = re.compile(r"[\d\s()*/%+-]+")
+OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: lambda left, right: int(Fraction(left, right)),
+    ast.Mod: lambda left, right: left - right * int(Fraction(left, right)),
+}  # fmt: skip
+"""What bash works out: its division leaves out what is behind the point."""
+LONGEST, MOST = 200, 10**15
+UNSTATED = "?"
 FIELDS = re.compile(r"\{\s*print\s+NF\s*;?\s*\}")
 ESCAPES = {"\\n": "\n", "\\t": "\t", "[:space:]": " "}
-TO_NOWHERE = ("2", "/dev/null", "1")
-"""What is left of `>/dev/null 2>&1` as words."""
 
 
 class SimpleCommand(NamedTuple):
@@ -32,7 +41,7 @@ def output(commands: Sequence[SimpleCommand], folder: str) -> str | None:
         words = _plain(stated)
         if words is None or not words:
             return None
-        name, arguments = words[0], [word for word in words[1:] if word not in TO_NOWHERE]
+        name, arguments = words[0], words[1:]
         options = [word for word in arguments if word.startswith("-")]
         operands = [word for word in arguments if not word.startswith("-")]
         if joined == "|" and written is not None:
@@ -93,37 +102,32 @@ def _filtered(name: str, options: Sequence[str], operands: Sequence[str], text: 
 
 
 def worked_out(text: str, value: Callable[[str], str | None]) -> int | None:
-    """Whole numbers and names of such, with * / % before + and -; None for anything else. `value`: what a name stands
-    for.
+    """Whole numbers and names of such, with brackets and + - * / %; None for anything else, and for a number that is
+    longer than a script means. `value`: what a name stands for.
     """
-    words: list[int | str] = []
-    at = 0
-    while at < len(text):
-        match = OPERANDS.match(text, at)
-        stated = match and (match[1] or match[3] or value(match[2]))
-        if not match or not stated or not (match[3] or is_number(stated)) or bool(match[3]) != len(words) % 2:
-            return None
-        words.append(stated if match[3] else int(stated))
-        at = match.end()
-    return _sum(words) if len(words) % 2 else None
+    named = NAMED.sub(lambda match: value(match[1]) or UNSTATED, text)
+    if len(named) > LONGEST or not SUM.fullmatch(named) or "**" in named or "//" in named:
+        return None
+    try:
+        return _result(ast.parse(named.strip(), mode="eval").body)
+    except (SyntaxError, ZeroDivisionError):
+        return None
 
 
-def _sum(words: list[int | str]) -> int | None:
-    """Numbers with an operator between each two; None where one is divided by nothing."""
-    total, term, sign = 0, int(words[0]), 1
-    for operator, word in zip(words[1::2], words[2::2], strict=True):
-        number = int(word)
-        if operator in ("/", "%") and not number:
-            return None
-        if operator == "*":
-            term *= number
-        elif operator == "/":
-            term //= number
-        elif operator == "%":
-            term %= number
-        else:
-            total, term, sign = total + sign * term, number, 1 if operator == "+" else -1
-    return total + sign * term
+def _result(node: ast.AST) -> int | None:
+    """What a sum is, each part of it as bash has it."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value if is_number(str(node.value)) else None
+    if isinstance(node, ast.UnaryOp):
+        number = _result(node.operand)
+        return number if number is None or isinstance(node.op, ast.UAdd) else -number
+    if not isinstance(node, ast.BinOp):
+        return None
+    left, right = _result(node.left), _result(node.right)
+    if left is None or right is None:
+        return None
+    number = OPERATORS[type(node.op)](left, right)
+    return number if abs(number) < MOST else None
 
 
 def is_number(text: str) -> bool:

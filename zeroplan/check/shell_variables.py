@@ -15,7 +15,7 @@ SEVERAL = re.compile(r"\$\{?(\w+)(\[[@*]\])?\}?")
 NAME = re.compile(r"\$(?:(\w+|[#?@*$!-])|\{((?:[^{}]|\$\{[^{}]*\})*)\})")
 USUAL = re.compile(r"(\w+):?(-|=)(.*)", re.DOTALL)
 COUNT = re.compile(r"#(\w+)\[[@*]\]")
-ARITHMETIC = re.compile(r"\$\(\(([^()]{1,200})\)\)")
+ARITHMETIC = "$(("
 UNKNOWN = "\0"
 """Stands for what no line of the script sets."""
 ESCAPES = {"$": "\x01", "`": "\x02", "\\": "\x03", '"': '"', "\n": ""}
@@ -59,7 +59,7 @@ class Variables:
     """What the script has set so far."""
 
     def __init__(self, stated: Mapping[str, str]) -> None:
-        self.values: dict[str, list[Word]] = {name: [Word(value, 0, 0)] for name, value in stated.items()}
+        self.values: dict[str, list[Word]] = {name: [word_of(value, 0, 0)] for name, value in stated.items()}
         self.exported: dict[str, None] = {}
         """Names that every later command is started with."""
         self.folder = ""
@@ -83,10 +83,12 @@ class Variables:
         """
         return {name: self.value(name) for name in names if name in before or name in self.exported}
 
-    def exports(self) -> dict[str, str]:
-        """What a shell below has of them."""
-        values = ((name, self.value(name)) for name in islice(reversed(self.exported), MOST_EXPORTED))
-        return {name: value for name, value in values if value is not None}
+    def exports(self, before: Collection[str]) -> dict[str, str]:
+        """What a shell below has of them, `UNKNOWN` for what no line sets; `before`: names that are assigned in front
+        of it on its line.
+        """
+        names = (*before, *islice(reversed(self.exported), MOST_EXPORTED))
+        return {name: self._pieces(name) for name in names if not name.isdigit()}
 
     def split(self, word: str) -> list[Word] | None:
         """The words of a variable that is a word of its own; None where it is none, or is not known."""
@@ -125,9 +127,7 @@ class Variables:
 
     def put_in(self, text: str) -> str:
         """A text with its variables, and what commands in it write; `UNKNOWN` for each that is not known."""
-        for match in [*ARITHMETIC.finditer(text)][::-1]:
-            number = worked_out(match[1], self.value)
-            text = f"{text[: match.start()]}{UNKNOWN if number is None else number}{text[match.end() :]}"
+        text = self._with_sums(text)
         parts: list[str] = []
         at = 0
         while opened := OPENED.search(text, at):
@@ -137,6 +137,17 @@ class Variables:
             at = end or len(text)
         whole = "".join([*parts, self._put_in(text[at:])])
         return UNKNOWN if len(whole) > LONGEST + len(text) else whole
+
+    def _with_sums(self, text: str) -> str:
+        """A text with the number of each $((...))."""
+        parts, at = list[str](), 0
+        while (start := text.find(ARITHMETIC, at)) >= 0:
+            end = behind_brackets(text, start + 1)
+            inner = text[start + len(ARITHMETIC) : end - 2] if text[:end].endswith("))") else ""
+            number = worked_out(inner, self.value)
+            parts += [text[at:start], UNKNOWN if number is None else str(number)]
+            at = end
+        return "".join([*parts, text[at:]])
 
     def _put_in(self, text: str) -> str:
         return NAME.sub(lambda match: self._pieces(match[1] or match[2] or ""), text)
@@ -148,7 +159,7 @@ class Variables:
         self._depth += 1
         several, at = list[SimpleCommand](), 0
         for raws in raw_commands(text):
-            words = [self.word(text, raw.start, raw.end).text for raw in raws]
+            words = [self.word(text, raw.start, raw.end).text for raw in raws if not raw.redirected]
             several.append(SimpleCommand(text[at : raws[0].start].strip(" \t\r\n"), words))
             at = raws[-1].end
         self._depth -= 1

@@ -9,6 +9,7 @@ from typing import NamedTuple
 ENDS = frozenset("\n;&|()")
 """Letters that end a command."""
 CLOSES = {"(": ")", "{": "}"}
+REDIRECTION = re.compile(r"(?:[0-9]|&)?(?:<{1,3}|>{1,2}\|?)&?(?!\()")
 HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 
 
@@ -21,6 +22,8 @@ class RawWord(NamedTuple):
     """Whether a quote is in it; of a here-document, around its mark."""
     is_here: bool = False
     """Whether it is a here-document, which no command has as a word."""
+    redirected: str = ""
+    """What stands before the name of a file that a command reads or writes, as 2>; empty for a word of its own."""
 
 
 def raw_commands(text: str) -> Iterator[list[RawWord]]:
@@ -36,7 +39,7 @@ def raw_commands(text: str) -> Iterator[list[RawWord]]:
 
 def raw_words(text: str, *, in_list: bool = False) -> Iterator[RawWord | None]:
     """Each word; None where a command ends."""
-    at, length, here = 0, len(text), list[re.Match[str]]()
+    at, length, here, redirected = 0, len(text), list[re.Match[str]](), ""
     while at < length:
         letter = text[at]
         if text.startswith("\\\n", at) or text.startswith("\\\r\n", at):
@@ -56,16 +59,18 @@ def raw_words(text: str, *, in_list: bool = False) -> Iterator[RawWord | None]:
                 at = behind
             here = []
             yield None
-        elif letter in "<>":
-            at += 1
+        elif (match := REDIRECTION.match(text, at)) is not None:
+            redirected = match[0].rstrip("|")
+            at = match.end()
         elif letter in ENDS:
-            at += 1
+            at, redirected = at + 1, ""
             yield None
         else:
             start = at
             end, is_quoted = _end_of_word(text, start)
             at = max(end, start + 1)
-            yield RawWord(start, at, is_quoted)
+            yield RawWord(start, at, is_quoted, redirected=redirected)
+            redirected = ""
     yield None
 
 

@@ -1,0 +1,69 @@
+"""Other scripts that a shell script starts, with what they are handed on: arguments and exported variables."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from zeroplan.check.document import Beside
+from zeroplan.check.launch_files import sourced
+from zeroplan.check.shell import SCRIPTS, SHELLS, Command, commands, inner_commands
+from zeroplan.check.shell_variables import UNKNOWN, Word
+
+SOURCES = ("source", ".")
+STARTERS = (
+    *SHELLS, *SOURCES, "srun", "sbatch", "qsub", "nohup", "env", "timeout", "ssh", "mpirun", "mpiexec", "ds_ssh",
+    "pdsh", "sudo", "singularity", "apptainer", "docker",
+)  # fmt: skip
+"""Commands that start a script which is one of their words."""
+MOST = 20
+"""Scripts that one starts."""
+
+
+OF_ITSELF = ("0", "BASH_SOURCE", "BASH_SOURCE[0]")
+"""Variables that name the script."""
+
+
+class StartedScript(NamedTuple):
+    """A script that another starts."""
+
+    name: str
+    """As the command names it."""
+    start: int
+    """Where the command stands."""
+    folder: str
+    """Where it is started, seen from where the script is that starts it."""
+    handed: Mapping[str, str]
+    """Its arguments, by their numbers, and the variables that it has; `UNKNOWN` for a part that no line sets."""
+    is_sourced: bool
+    """Whether it runs as a part of the script, which mostly sets variables."""
+
+
+def of_itself(name: str) -> dict[str, str]:
+    """The variables of a script that name it."""
+    return dict.fromkeys(OF_ITSELF, posixpath.basename(name))
+
+
+def started_scripts(text: str, name: str, handed: Mapping[str, str], beside: Beside) -> Iterator[StartedScript]:
+    """Those of a script, `handed` being what it is handed on itself."""
+    outer = commands(text, of_itself(name), (), lambda file: sourced(file, beside), handed)
+    several = (one for command in outer for one in (command, *inner_commands(command, ())))
+    yield from islice(filter(None, map(_started, several)), MOST)
+
+
+def _started(command: Command) -> StartedScript | None:
+    first = (command.words[0].text or "").rpartition("/")[2]
+    words = command.words if first in STARTERS else command.words[:1]
+    at = next((at for at, word in enumerate(words) if word.pieces.endswith(SCRIPTS)), None)
+    if at is None:
+        return None
+    name = words[at].pieces.rpartition(UNKNOWN)[2].lstrip("/") if words[at].text is None else words[at].text or ""
+    handed = {**command.exported, **_arguments(command.words[at + 1 :])}
+    return StartedScript(posixpath.normpath(name), words[at].start, command.folder, handed, first in SOURCES)
+
+
+def _arguments(words: Sequence[Word]) -> dict[str, str]:
+    numbered = {str(number): word.pieces for number, word in enumerate(words, 1)}
+    return {**numbered, "#": str(len(words)), "@": " ".join(numbered.values()), "*": " ".join(numbered.values())}

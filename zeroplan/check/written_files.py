@@ -1,0 +1,193 @@
+"""Files that a launch script writes before it names them: of a here-document, by `echo`, `cp`, or by `sed` of a
+template, as Megatron-DeepSpeed's and transformers' examples do.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from zeroplan.check.document import Beside
+from zeroplan.check.launch_files import read_beside
+from zeroplan.check.sed import substituted
+from zeroplan.check.shell import Command
+from zeroplan.check.shell_variables import UNKNOWN, Word, word_of
+
+PLACEHOLDER = "?"
+"""Stands for what is not known in the name of a file that is written, as a job's number."""
+MOST_FILES, MOST_LETTERS = 5, 1_000_000
+"""Files that one `sed -i` is followed in, and letters that all are."""
+PIPED = re.compile(r"(?<!\|)\|&?\s*$")
+
+
+class WrittenFile(NamedTuple):
+    """A file as a script has written it so far."""
+
+    name: str
+    """As messages call it."""
+    content: Word
+
+
+class WrittenFiles:
+    """What a script has written so far."""
+
+    def __init__(self, text: str, beside: Beside) -> None:
+        self._text = text
+        self._beside = beside
+        self._files: dict[str, WrittenFile] = {}
+        self._piped: WrittenFile | None = None
+        """What the command before hands on to the next."""
+        self._end = 0
+        self._room = MOST_LETTERS
+
+    def copy(self) -> WrittenFiles:
+        """The files as they are now."""
+        now = WrittenFiles(self._text, self._beside)
+        now._files = dict(self._files)
+        return now
+
+    def get(self, word: Word | None) -> WrittenFile | None:
+        """The file that a word names, where the script writes one of this name."""
+        return None if word is None else self._files.get(_key(word))
+
+    def file(self, written: WrittenFile) -> tuple[str, str] | None:
+        """Name and text; None where the words of the script do not decide it."""
+        content = written.content.pieces
+        for name in self._files if UNKNOWN in content else ():
+            content = content.replace(name.replace(PLACEHOLDER, UNKNOWN), name)
+        return None if UNKNOWN in content else (written.name, content)
+
+    def named(self, command: Command) -> Command:
+        """A command with the names of such files in it where a part of a name is not known, as a job's number."""
+        if not self._files or all(word.text is not None for word in command.words):
+            return command
+        words = (word._replace(text=_shown(word)) if self._is_partly(word) else word for word in command.words)
+        return command._replace(words=list(words))
+
+    def _is_partly(self, word: Word) -> bool:
+        shown = _shown(word).rpartition("=")[2]
+        return word.text is None and shown != PLACEHOLDER and posixpath.normpath(shown) in self._files
+
+    def beside(self, name: str) -> tuple[str, str] | None:
+        """A file as a command has it that comes now."""
+        own = self._files.get(posixpath.normpath(name))
+        return self._beside(name) if own is None else self.file(own)
+
+    def add(self, command: Command) -> None:
+        """Follow one command that may write a file."""
+        (first, *operands), target = command.words, command.writes
+        piped = self._piped if PIPED.search(self._text[self._end : first.start]) else None
+        name = (first.text or "").rpartition("/")[2]
+        self._end = max(word.end for word in (*command.words, command.writes or first, command.reads or first))
+        if command.here is not None:
+            piped = WrittenFile("a here-document", command.here)
+            self._end = max(self._end, command.here.end)
+        elif command.reads is not None:
+            piped = self._read(command.reads)
+        self._piped = None
+        if name == "cp" and len(operands) == 2:
+            self._copy(*operands)
+        elif name == "sed" and _in_place(operands):
+            self._edit(operands)
+        elif (written := self._output(name, operands, piped)) is not None:
+            if name == "tee" and len(operands) == 1:
+                target = operands[0]
+            if target is None:
+                self._piped = written
+            else:
+                self._write(target, written, appends=command.appends)
+        elif target is not None and _key(target) in self._files:
+            self._files[_key(target)] = WrittenFile(_shown(target), Word(None, 0, 0))
+
+    def _read(self, word: Word) -> WrittenFile | None:
+        own = self.get(word)
+        if own is not None or not word.text:
+            return own
+        file = read_beside(word.text, self._beside)
+        return None if file is None else WrittenFile(file[0], Word(file[1], 0, 0))
+
+    def _output(self, name: str, operands: Sequence[Word], piped: WrittenFile | None) -> WrittenFile | None:
+        """What a command writes to where its output goes; None where its words do not tell."""
+        if name == "echo" and operands:
+            words = [word for word in operands if word.text not in ("-e", "-n")]
+            return WrittenFile("echo", word_of(" ".join(word.pieces for word in words), 0, 0))
+        if name in ("cat", "tee"):
+            return piped if not operands or name == "tee" else self._read(operands[0]) if len(operands) == 1 else None
+        if name == "sed":
+            _scripts, files = _sed_words(operands)
+            source = self._read(files[0]) if files else piped
+            if source is None or len(files) > 1:
+                return None
+            return WrittenFile(_by_sed(source.name), self._edited(source.content, operands))
+        return None
+
+    def _copy(self, source: Word, target: Word) -> None:
+        file = self._read(source)
+        if file is not None:
+            self._files[_key(target)] = file
+
+    def _edit(self, operands: Sequence[Word]) -> None:
+        """`sed -i`: the file is another from here on, also where the script did not write it."""
+        _scripts, files = _sed_words(operands)
+        for word in files[:MOST_FILES]:
+            file = self._read(word)
+            if file is not None:
+                self._files[_key(word)] = WrittenFile(_by_sed(file.name), self._edited(file.content, operands))
+
+    def _edited(self, content: Word, operands: Sequence[Word]) -> Word:
+        """A text as `sed` leaves it; not known where it does more than put other letters in."""
+        scripts, _files = _sed_words(operands)
+        extended = any(word.text in ("-E", "-r", "--regexp-extended") for word in operands)
+        text: str | None = content.pieces
+        for script in scripts:
+            self._room -= len(text or "")
+            text = None if text is None or self._room < 0 else substituted(text, script.pieces, extended=extended)
+        return Word(None, 0, 0) if text is None else word_of(text, 0, 0)
+
+    def _write(self, target: Word, written: WrittenFile, *, appends: bool) -> None:
+        if target.pieces in ("", UNKNOWN) or target.text == "/dev/null":
+            return
+        name = f"{_shown(target)} of {written.name}" if written.name == "a here-document" else written.name
+        name, before = _shown(target) if written.name == "echo" else name, self._read(target) if appends else None
+        if before is not None:
+            name, written = before.name, _joined(before, written)
+        self._files[_key(target)] = WrittenFile(name, written.content)
+
+
+def _key(word: Word) -> str:
+    return posixpath.normpath(_shown(word)) if word.pieces != UNKNOWN else ""
+
+
+def _joined(before: WrittenFile, after: WrittenFile) -> WrittenFile:
+    """A file with what is written behind its end."""
+    text = before.content.pieces
+    between = "" if not text or text.endswith("\n") else "\n"
+    return WrittenFile(before.name, word_of(f"{text}{between}{after.content.pieces}\n", 0, 0))
+
+
+def _shown(word: Word) -> str:
+    return word.pieces.replace(UNKNOWN, PLACEHOLDER)
+
+
+def _by_sed(name: str) -> str:
+    return name if name.endswith(" by sed") else f"{name} by sed"
+
+
+def _in_place(operands: Sequence[Word]) -> bool:
+    return any((word.text or "").startswith(("-i", "--in-place")) for word in operands)
+
+
+def _sed_words(operands: Sequence[Word]) -> tuple[list[Word], list[Word]]:
+    """The scripts of `sed`, and the files that it reads."""
+    scripts, files, is_script = list[Word](), list[Word](), False
+    for word in operands:
+        text = word.text or ""
+        if is_script:
+            scripts.append(word)
+        elif not text.startswith("-") or not word.text:
+            files.append(word)
+        is_script = not is_script and text in ("-e", "--expression", "-ie")
+    return (scripts, files) if scripts else (files[:1], files[1:])
+
