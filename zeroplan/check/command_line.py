@@ -10,7 +10,7 @@ from typing import NamedTuple
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL
 from zeroplan.check.launch_options import options_of
 from zeroplan.check.launcher_parsers import Parsed, parsed
-from zeroplan.check.shell import Command
+from zeroplan.check.shell_script import Command
 from zeroplan.check.shell_variables import Word
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3", "swift", "trl",

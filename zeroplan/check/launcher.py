@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from zeroplan.catalog.trainers.tools import SWIFT, TRL
-from zeroplan.check.arguments import YAML, Arguments
-from zeroplan.check.command_line import LAUNCHERS, TOOLS, CommandLine
+from zeroplan.check.arguments import Arguments
+from zeroplan.check.command_line import TOOLS, CommandLine
 from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.kind import DEEPSPEED as KEY
-from zeroplan.check.kind import JSON
 from zeroplan.check.launch import KIND, OPTIONS, PROCESSES
 from zeroplan.check.launch_files import (
     arguments_of,
@@ -62,7 +61,8 @@ from zeroplan.check.ranks import (
 )
 from zeroplan.check.script_parser import accumulated, unrecognized
 from zeroplan.check.setting import ACCELERATE, ANY, LIGHTNING
-from zeroplan.check.shell import Command, commands, cut_off, inner_commands
+from zeroplan.check.shell import commands, cut_off, inner_commands
+from zeroplan.check.shell_script import Command
 from zeroplan.check.shell_variables import Word
 from zeroplan.check.started_scripts import of_itself
 from zeroplan.check.written_files import WrittenFile, WrittenFiles
@@ -183,9 +183,9 @@ def launches(
     outer = commands(text, stated, VARIABLES, lambda file: sourced(file, beside), handed)
     written = WrittenFiles(text, beside)
     every: list[Launch] = []
-    for command in _each_of(outer):
+    for command in outer:
         written.add(command)
-        several = (written.named(one) for one in (command, *_each_of(inner_commands(command, VARIABLES))))
+        several = (written.named(one) for one in (command, *inner_commands(command, VARIABLES)))
         outermost, *inside = (_launch(document, one, slurm, within(one.folder, written.beside)) for one in several)
         elsewhere = any((word.text or "").rpartition("/")[2] in REMOTE for word in command.words)
         if outermost is not None and elsewhere:
@@ -195,32 +195,6 @@ def launches(
     return [one for one in every
             if one.named or one.is_open or one.starts or one.built or one.strategy or one.code
             or (one.cut and one.launcher in RANKS)]  # fmt: skip
-
-
-def _each_of(several: Iterable[Command]) -> Iterator[Command]:
-    """Each command, once for each file that a condition of the script decides between; of launchers with the first."""
-    for command in several:
-        at = next((at for at, word in enumerate(command.words) if _are_told_apart(word.either)), None)
-        if at is None:
-            yield command
-            continue
-        stated = command.words[at]
-        for text in filter(None, stated.either):
-            words = [stated._replace(text=part, partly="") for part in ([text] if _is_file(text) else text.split())]
-            yield command._replace(words=[*command.words[:at], *words, *command.words[at + 1 :]])
-            if not _is_file(text):  # which launcher starts the same
-                break
-
-
-def _are_told_apart(several: Sequence[str]) -> bool:
-    """Whether these are names of configs, but for one that may be empty before another is set, or launchers."""
-    stated = [each for each in several if each]
-    by_launcher = all(each.split() and each.split()[-1] in LAUNCHERS for each in stated)
-    return bool(stated) and (by_launcher or all(map(_is_file, stated)))
-
-
-def _is_file(text: str) -> bool:
-    return text.lower().endswith((*JSON, *YAML))
 
 
 def _started_by(outer: Launch | None, inner: Launch | None, *, elsewhere: bool) -> Launch | None:
@@ -337,7 +311,12 @@ def _unrecognized(line: CommandLine, stated: Sequence[tuple[str, Word]], code: s
 def _may_name_one(command: Command, line: CommandLine) -> bool:
     """Whether words that no line sets may name a config; what an option before it has as its value starts nothing."""
     starts = line.launcher in RANKS and not _is_value(command, line)
-    return starts and any(word.text is None and not word.partly.startswith("-") for word in line.script_words)
+    return starts and any(map(_is_open, line.script_words))
+
+
+def _is_open(word: Word) -> bool:
+    """Whether a word may be an option with a config: none of those that it may be by the script's own lines is one."""
+    return word.text is None and not word.partly.startswith("-") and not word.either
 
 
 def _is_value(command: Command, line: CommandLine) -> bool:

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from zeroplan.check.shell_output import SimpleCommand, output, worked_out
 from zeroplan.check.shell_words import behind_brackets, closing, raw_commands
 
-SEVERAL = re.compile(r"\$\{?(\w+)(\[[@*]\])?\}?")
+SEVERAL = re.compile(r"\$\{?(\w+|[@*])(\[[@*]\])?\}?")
 NAME = re.compile(r"\$(?:(\w+|[#?@*$!-])|\{((?:[^{}]|\$\{[^{}]*\})*)\})")
 USUAL = re.compile(r"(\w+):?(-|=)(.*)", re.DOTALL)
 COUNT = re.compile(r"#(\w+)\[[@*]\]")
 ARITHMETIC = "$(("
-UNKNOWN = "\0"
-"""Stands for what no line of the script sets."""
+UNKNOWN, SEPARATOR = "\0", "\x1f"
+"""Stand for what no line of the script sets, and for the end of a word in a list."""
 ESCAPES = {"$": "\x01", "`": "\x02", "\\": "\x03", '"': '"', "\n": ""}
 """What a letter behind a backslash is within double quotes; of $, ` and the backslash itself until all is put in."""
 ESCAPED, WRITTEN = re.compile(r'\\([$`"\\\n])'), str.maketrans({"\x01": "$", "\x02": "`", "\x03": "\\"})
@@ -42,7 +42,9 @@ class Word(NamedTuple):
     partly: str = ""
     """The text with `UNKNOWN` for each part that is not known; empty where all of it is known, or nothing."""
     either: tuple[str, ...] = ()
-    """The texts between which a condition of the script decides, where that is all that is not known."""
+    """The texts between which a condition of the script decides, where that is all that is not known; of a list with
+    `SEPARATOR` between its words.
+    """
 
     @property
     def pieces(self) -> str:

@@ -26,10 +26,10 @@ class RawWord(NamedTuple):
     """What stands before the name of a file that a command reads or writes, as 2>; empty for a word of its own."""
 
 
-def raw_commands(text: str) -> Iterator[list[RawWord]]:
-    """The words of each command, of one at least."""
+def raw_commands(text: str, start: int = 0, end: int | None = None) -> Iterator[list[RawWord]]:
+    """The words of each command, of one at least, in a part of a text."""
     raws: list[RawWord] = []
-    for raw in raw_words(text):
+    for raw in raw_words(text if end is None else text[:end], start):
         if raw is not None:
             raws.append(raw)
         elif raws:
@@ -37,9 +37,9 @@ def raw_commands(text: str) -> Iterator[list[RawWord]]:
             raws = []
 
 
-def raw_words(text: str, *, in_list: bool = False) -> Iterator[RawWord | None]:
-    """Each word; None where a command ends."""
-    at, length, here, redirected = 0, len(text), list[re.Match[str]](), ""
+def raw_words(text: str, start: int = 0, *, in_list: bool = False) -> Iterator[RawWord | None]:
+    """Each word from a place on; None where a command ends."""
+    at, length, here, redirected = start, len(text), list[re.Match[str]](), ""
     while at < length:
         letter = text[at]
         if text.startswith("\\\n", at) or text.startswith("\\\r\n", at):
@@ -66,10 +66,10 @@ def raw_words(text: str, *, in_list: bool = False) -> Iterator[RawWord | None]:
             at, redirected = at + 1, ""
             yield None
         else:
-            start = at
-            end, is_quoted = _end_of_word(text, start)
-            at = max(end, start + 1)
-            yield RawWord(start, at, is_quoted, redirected=redirected)
+            begin = at
+            end, is_quoted = _end_of_word(text, begin)
+            at = max(end, begin + 1)
+            yield RawWord(begin, at, is_quoted, redirected=redirected)
             redirected = ""
     yield None
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from zeroplan.check.document import Beside
 from zeroplan.check.launch_files import sourced
-from zeroplan.check.shell import SCRIPTS, SHELLS, Command, commands, inner_commands
+from zeroplan.check.shell import commands, inner_commands
+from zeroplan.check.shell_script import SCRIPTS, SHELLS, Command
 from zeroplan.check.shell_variables import UNKNOWN, Word
 
 SOURCES = ("source", ".")

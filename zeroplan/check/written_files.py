@@ -12,7 +12,7 @@ from typing import NamedTuple
 from zeroplan.check.document import Beside
 from zeroplan.check.launch_files import read_beside
 from zeroplan.check.sed import substituted
-from zeroplan.check.shell import Command
+from zeroplan.check.shell_script import Command
 from zeroplan.check.shell_variables import UNKNOWN, Word, word_of
 
 PLACEHOLDER = "?"

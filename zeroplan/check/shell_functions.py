@@ -1,0 +1,72 @@
+"""Functions of a shell script: where they are defined, and what a call hands on to one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from zeroplan.check.shell_variables import Variables, Word
+from zeroplan.check.shell_words import behind_brackets
+
+DEFINED = re.compile(
+    r"^([ \t]*)(?:function[ \t]+([\w-]+)[ \t]*(?:\([ \t]*\))?|([\w-]+)[ \t]*\([ \t]*\))\s*\{", re.MULTILINE
+)
+ARGUMENTS = 9
+"""Arguments of a call that are told apart."""
+
+
+class Function(NamedTuple):
+    """A function of a script."""
+
+    name: str
+    start: int
+    """Where its definition begins."""
+    body: int
+    """Where its first command may begin."""
+    end: int
+
+
+def functions(text: str) -> dict[str, Function]:
+    """Those of a script by name, none within another, and the last of one name."""
+    every, end = dict[str, Function](), 0
+    for match in DEFINED.finditer(text):
+        if match.start() < end:
+            continue
+        end = _end(text, match)
+        name = match[2] or match[3]
+        every[name] = Function(name, match.start(), match.end(), end)
+    return every
+
+
+def _end(text: str, match: re.Match[str]) -> int:
+    """Where its bracket closes: on a line that is as far in as the definition, or else by count."""
+    line = text.find("\n", match.end())
+    is_of_one_line = text[match.end() : line if line >= 0 else len(text)].strip() not in ("", "\\")
+    close = re.compile(rf"^{match[1]}\}}", re.MULTILINE).search(text, match.end())
+    if close is None or is_of_one_line:
+        return behind_brackets(text, match.end() - 1) - 1
+    return close.start()
+
+
+@contextmanager
+def handed_on(variables: Variables, words: Sequence[Word], every: str) -> Iterator[None]:
+    """The arguments of a call while its function runs; where it is handed all that the script is, they stay as they
+    are. `every`: what the call has behind the name, as it is written.
+    """
+    if every.strip() in ('"$@"', "$@", "$*", '"$*"'):
+        yield
+        return
+    names = [*(str(number) for number in range(1, ARGUMENTS + 1)), "#", "@", "*"]
+    before = {name: variables.values.pop(name, None) for name in names}
+    variables.values |= {str(number): [word] for number, word in enumerate(words[:ARGUMENTS], 1)}
+    variables.values |= {"@": list(words), "*": list(words), "#": [Word(str(len(words)), 0, 0)]}
+    try:
+        yield
+    finally:
+        for name, several in before.items():
+            if several is None:
+                variables.values.pop(name, None)
+            else:
+                variables.values[name] = several
