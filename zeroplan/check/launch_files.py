@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.catalog.trainers.trl_configs import own_launch
@@ -17,10 +17,14 @@ from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import JSON, Kind, kind_of, read_document
 from zeroplan.check.launch import AccelerateConfig, is_launch
 from zeroplan.check.launch_options import options_of
+from zeroplan.check.python_calls import OF_TRL
 from zeroplan.check.shell_variables import Word
 from zeroplan.errors import SpecError
 
 PYTHON, MODULE = ".py", re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+TAKES = re.compile(rf"TrainingArguments|TrlParser|HfArgumentParser|{OF_TRL.pattern}")
+"""What a script has that takes the Trainer's arguments."""
+IMPORTED, MOST_IMPORTED = re.compile(r"^[ \t]*(?:from|import)[ \t]+([\w.]+)", re.MULTILINE), 40
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""
 
@@ -69,6 +73,15 @@ def named_document(word: Word | None, beside: Beside) -> Document | None:
     """
     is_file = word is not None and (word.text or "").lower().endswith((*JSON, *YAML))
     return document_of(word.text, beside) if word is not None and is_file else None
+
+
+def takes_arguments(code: tuple[str, str], beside: Beside) -> bool:
+    """Whether a script, or a file of the project that it imports, has the Trainer's arguments."""
+    name, text = code
+    folder = posixpath.dirname(name)
+    modules = (f"{module.replace('.', '/')}{PYTHON}" for module in islice(IMPORTED.findall(text), MOST_IMPORTED))
+    files = (read_beside(each, beside) for module in modules for each in (posixpath.join(folder, module), module))
+    return any(TAKES.search(each) is not None for each in (text, *(file[1] for file in files if file is not None)))
 
 
 def is_config_file(document: Document | None) -> bool:

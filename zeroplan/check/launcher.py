@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from zeroplan.catalog.trainers.tools import SWIFT, TRL
+from zeroplan.catalog.trainers.tools import SWIFT, TRL, tool_of
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.command_line import TOOLS, CommandLine
 from zeroplan.check.document import Beside, Document, ValueNode
@@ -31,6 +31,7 @@ from zeroplan.check.launch_files import (
     processes_of,
     read_beside,
     sourced,
+    takes_arguments,
     training_file,
 )
 from zeroplan.check.launch_options import (
@@ -236,7 +237,8 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     config, reader = _config(command.words[line.at], stated, environment)
     word = training or first or next((word for name, word in stated if OF_A_FILE.fullmatch(name)), None)
     named = first_document if word is not None and word is first else named_document(word, beside)
-    file, python = arguments_of(named), code_of(script, beside)
+    python = code_of(script, beside)
+    file = _trainers(arguments_of(named), python, beside)
     code = "" if python is None else python[1]
     by_file = script is not None and SWIFTS.search(script.text or "") is not None
     tool = SWIFT if by_file else TOOLS.get(launcher, "") or _tool_of(code, stated)
@@ -289,6 +291,13 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         code=python if KEY in code.lower() else None,
         is_open=is_open,
     )  # fmt: skip
+
+
+def _trainers(file: Arguments | None, python: tuple[str, str] | None, beside: Beside) -> Arguments | None:
+    """A file with the Trainer's arguments; None where a script has names of its own in it, and reads it itself."""
+    if file is None or python is None or tool_of(file.document.config) or file.document.config.get(KEY):
+        return file
+    return file if takes_arguments(python, beside) else None
 
 
 def _config(launcher: Word, stated: list[tuple[str, Word]], environment: Environment) -> tuple[Word | None, str]:

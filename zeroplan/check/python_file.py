@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
+from itertools import accumulate, islice
 from operator import itemgetter
 
 from zeroplan.check.check import MOST, check, placed
@@ -73,7 +73,7 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
         checked.findings += [placed(document, hit) for hit in _fractions(literal, text, setting)]
         findings = [_unused(one) for one in findings] if _has_optimizer(literal.use) else findings
         checked.findings += [_as_python(one, literal.call) for one in findings if one.rule not in NOT_OF_PYTHON]
-    files = [beside(path) for _line, path, _use in written.named]
+    files = [_near(name, path, beside) for _line, path, _use in written.named]
     for (line, path, use), file in zip(written.named, files, strict=True):
         if file is None:
             notes.append((line, f"{said(path)}, which is not there: not looked at"))
@@ -117,6 +117,13 @@ def _imported(name: str, written: PythonConfigs, beside: Beside) -> Iterator[tup
         file = beside(posixpath.join(posixpath.dirname(name), imported)) or beside(imported)
         if file is not None and any(word in file[1] for word in SPOKEN):
             yield file
+
+
+def _near(name: str, path: str, beside: Beside) -> tuple[str, str] | None:
+    """A file that one names, as seen from where that is, or from a folder above it."""
+    folders = [folder for folder in accumulate(posixpath.dirname(name).split("/"), posixpath.join) if folder]
+    names = (path, *(posixpath.join(folder, path) for folder in reversed(folders)))
+    return next((file for one in names if (file := beside(one)) is not None), None)
 
 
 def _without_python(beside: Beside) -> Beside:

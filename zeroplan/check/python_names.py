@@ -10,14 +10,13 @@ from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
 from zeroplan.check.kind import JSON
+from zeroplan.check.python_paths import is_put_together
 
 CHANGING = ("update", "setdefault", "pop", "clear")
 ENVIRONMENT = ("get", "getenv", "env", "get_env")
 """Calls of a variable's name and what stands for it where the environment has none."""
 OPENS = ("open", "Path")
 """Calls whose first argument is the name of a file."""
-HERE = ("__file__", "getcwd")
-"""What the folder of a file is made of, which the rest of a path is seen from."""
 
 
 class Default(NamedTuple):
@@ -58,7 +57,7 @@ def _constants(nodes: list[ast.AST], once: Container[str]) -> dict[str, ast.expr
 
 def _is_plain(value: ast.expr) -> bool:
     is_scalar = isinstance(value, ast.Constant | ast.UnaryOp | ast.BinOp)
-    return is_scalar or pairs(value) is not None or path_parts(value) is not None
+    return is_scalar or pairs(value) is not None or is_put_together(value)
 
 
 def _assigned(nodes: list[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
@@ -172,25 +171,6 @@ def imported_files(tree: ast.Module) -> list[str]:
         elif isinstance(node, ast.Import):
             names |= dict.fromkeys(f"{one.name.replace('.', '/')}.py" for one in node.names)
     return list(names)
-
-
-def path_parts(node: ast.expr) -> list[ast.expr] | None:
-    """The parts behind the folder of the file itself, of os.path.join(os.path.dirname(__file__), ...), of
-    Path(__file__).parent / ..., and of str(...) of such; None for anything else.
-    """
-    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "str" and len(node.args) == 1:
-        return path_parts(node.args[0])
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        before = [] if _is_here(node.left) else path_parts(node.left)
-        return None if before is None else [*before, node.right]
-    if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "join" and node.args and _is_here(node.args[0]):
-        return node.args[1:]
-    return None
-
-
-def _is_here(node: ast.expr) -> bool:
-    names = (getattr(one, "id", getattr(one, "attr", "")) for one in ast.walk(node))
-    return not isinstance(node, ast.BinOp) and any(name in HERE for name in names)
 
 
 def _changed(nodes: list[ast.AST]) -> dict[str, list[tuple[int, str]]]:

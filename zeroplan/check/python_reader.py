@@ -22,9 +22,9 @@ from zeroplan.check.python_names import (
     imported_files,
     names_of,
     pairs,
-    path_parts,
     without_environment,
 )
+from zeroplan.check.python_paths import put_together
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY
 from zeroplan.check.rules.calls import Refused, refused_calls
 from zeroplan.check.setting import ANY, TRAINER
@@ -244,17 +244,18 @@ class _Reader:
 
     def _text_of(self, node: ast.expr) -> str:
         if isinstance(node, ast.Name):
-            node = self.names.loaded.get(node.id, self.names.constants.get(node.id, node))
+            if node.id in self.names.loaded:
+                return self.text_of(self.names.loaded[node.id])
+            node = self.names.constants.get(node.id, node)
         if isinstance(node, ast.IfExp) and isinstance(node.orelse, ast.Constant) and node.orelse.value is None:
             return self.text_of(node.body)
+        if text := put_together(node, self.text_of):
+            return text
         if isinstance(node, ast.Attribute):
             default = self.names.defaults.get(node.attr)
             return "" if default is None else default.text
         if isinstance(usual := without_environment(node), ast.expr) and usual is not node:
             return self.text_of(usual)
-        if (parts := path_parts(node)) is not None:
-            texts = [self.text_of(part) for part in parts]
-            return "/".join(texts) if all(texts) else ""
         try:
             value = self._scalar(node)
         except NOT_WORKED_OUT:

@@ -13,6 +13,7 @@ from zeroplan.check.shell_variables import SEPARATOR, UNKNOWN, Word, word_of
 
 MOST = 12
 """Commands that one is told apart into."""
+OPTION = "--deepspeed"
 STARTS = ("deepspeed", "torchrun", "accelerate", "swift", "llamafactory-cli", "axolotl", "trl")
 
 
@@ -42,8 +43,8 @@ def _choices(several: Mapping[int, Sequence[str]]) -> Iterator[dict[int, str]]:
 
 
 def is_followed(several: Sequence[str]) -> bool:
-    """Whether one of these names a file of JSON or YAML, or starts a run."""
-    return any(is_file(part) or part in STARTS for text in several for part in _parts(text))
+    """Whether one of these names a file of JSON or YAML, or a config, or starts a run."""
+    return any(is_file(part) or part in STARTS or part.startswith(OPTION) for text in several for part in _parts(text))
 
 
 def is_file(text: str) -> bool:
