@@ -49,13 +49,13 @@ def is_recording(path: Path) -> bool:
 def beside(path: str, named: str) -> tuple[str, ...]:
     """Where a file may be that another one names: as seen from that, from here, which is what Accelerate does, or from
     a folder between that and the root of its repository, where people start their runs. A path from the root of another
-    machine may end in one below such a folder: /home/me/clone/configs/ds.json.
+    machine may end in one below such a folder: /home/me/clone/configs/ds.json, or be its name alone: /tmp/ds.json.
     """
     folder, name = Path(path).parent, Path(named)
     if name.is_absolute():
         first = max(2, len(name.parts) - LONGEST_END)
         ends = [Path(*name.parts[at:]) for at in range(first, len(name.parts) - 1)]
-        return str(name), *_in_project(folder, ends, 0)
+        return str(name), *_in_project(folder, ends, 0), str(folder / name.name)
     names = [name] if len(name.parts) > 1 else []
     return str(folder / name), str(name), *_in_project(folder, names, 1)
 

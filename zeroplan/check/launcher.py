@@ -156,6 +156,8 @@ class Launch(NamedTuple):
     """Name and text of the training script, where it is there and speaks of DeepSpeed."""
     is_open: bool = False
     """Whether words that no line sets may name a config."""
+    is_left_out: bool = False
+    """Whether it is in a branch that the script's own variables do not take."""
 
     @property
     def named(self) -> Word | None:
@@ -185,14 +187,15 @@ def launches(
     written = WrittenFiles(text, beside)
     every: list[Launch] = []
     for command in outer:
-        written.add(command)
+        if not command.is_left_out:
+            written.add(command)
         several = (written.named(one) for one in (command, *inner_commands(command, VARIABLES)))
         outermost, *inside = (_launch(document, one, slurm, within(one.folder, written.beside)) for one in several)
         elsewhere = any((word.text or "").rpartition("/")[2] in REMOTE for word in command.words)
         if outermost is not None and elsewhere:
             outermost = outermost._replace(is_below=True)
         launched = (outermost, *(_started_by(outermost, one, elsewhere=elsewhere) for one in inside))
-        every += [one._replace(written=written.copy()) for one in launched if one]
+        every += [one._replace(written=written.copy(), is_left_out=command.is_left_out) for one in launched if one]
     return [one for one in every
             if one.named or one.is_open or one.starts or one.built or one.strategy or one.code
             or (one.cut and one.launcher in RANKS)]  # fmt: skip

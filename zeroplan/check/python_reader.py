@@ -244,8 +244,8 @@ class _Reader:
 
     def _text_of(self, node: ast.expr) -> str:
         if isinstance(node, ast.Name):
-            if node.id in self.names.loaded:
-                return self.text_of(self.names.loaded[node.id])
+            node = self.names.loaded.get(node.id, node)
+        if isinstance(node, ast.Name):
             node = self.names.constants.get(node.id, node)
         if isinstance(node, ast.IfExp) and isinstance(node.orelse, ast.Constant) and node.orelse.value is None:
             return self.text_of(node.body)

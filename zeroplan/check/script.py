@@ -38,9 +38,11 @@ from zeroplan.errors import SpecError
 
 SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --config_file that is there"
 
-NO_BATCH = "ZP203"
-"""The rule on a config without a batch size, which OpenRLHF's defaults give it."""
+NO_BATCH, BATCH = "ZP203", ("train_batch_size", "train_micro_batch_size_per_gpu")
+"""The rule on a config without a batch size, which OpenRLHF's defaults give it, and keys that a script's code may set.
+"""
 WRITTEN_VALUE = re.compile(r'"\w+": ([\w.]+)')
+NOT_TAKEN = "a run in a branch that the script's own variables do not take"
 NO_CONFIG = "a script that gives no DeepSpeed config to a training run"
 NOTHING: Mapping[str, str] = MappingProxyType({})
 DEEPEST = 2
@@ -63,6 +65,9 @@ def started(
     checked, left_out, others = CheckedFiles(texts={name: text}), list[tuple[str, str]](), list[OtherKindError]()
     document = Document(name, text, ValueNode(0, len(text), members=[]))
     for launch in launches(name, text, beside, handed):
+        if launch.is_left_out:
+            left_out.append((f"{name}:{launch.line}", NOT_TAKEN))
+            continue
         try:
             files = beside if launch.written is None else launch.written.beside
             inner, why = _started(launch, document, setting, within(launch.folder, files), made)
@@ -73,7 +78,7 @@ def started(
         checked.texts |= inner.texts
         checked.notes += [f"{name}:{launch.line}: {note}" for note in inner.notes]
         left_out += [(f"{name}:{launch.line}", why)] if why else []
-    if len(checked.texts) > 1 or checked.notes:
+    if len(checked.texts) > 1 or checked.notes or left_out:
         hits = (hit for rule in (line_ends, placeholders, apart) for hit in islice(rule(text), MOST))
         checked.findings += [placed(document, hit) for hit in hits]
     runs = [*started_scripts(text, name, handed, beside)] if len(above) < DEEPEST else []
@@ -291,7 +296,8 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
     elif launch.reader == RAW or launch.unknown:
         setting = replace(setting, reader=TRAINER if launch.unknown else RAW, reader_is_known=True)
     findings, checked.texts[file[0]] = reached(*file, setting, made)
-    checked.findings += findings
+    by_code = launch.code is not None and any(name in launch.code[1] for name in BATCH)
+    checked.findings += [one for one in findings if not (by_code and one.rule == NO_BATCH)]
     return _with_launchers(checked, launch, beside) if launch.reader in (TRAINER, ACCELERATE) else checked
 
 

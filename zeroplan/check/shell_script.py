@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from zeroplan.check.shell_conditions import Branches, holds
 from zeroplan.check.shell_functions import functions, handed_on
 from zeroplan.check.shell_variables import LONGEST, SEPARATOR, UNKNOWN, Variables, Word, word_of
 from zeroplan.check.shell_words import RawWord, raw_commands, raw_words
@@ -31,7 +32,7 @@ MOST_VALUES = 12
 MOST_WORDS = 50_000
 """Words of a script that are looked at."""
 DECLARES = ("export", "local", "declare", "typeset", "readonly")
-PREFIXES = (*DECLARES, "exec", "time", "nohup", "then", "do", "else", "if", "!", "{")
+PREFIXES = (*DECLARES, "exec", "time", "nohup", "then", "do", "else", "if", "elif", "!", "{")
 """Words in front of a command."""
 READS, APPENDS = ("<", "0<"), (">>", "1>>", "&>>")
 WRITES = (">", "1>", "&>", *APPENDS)
@@ -59,6 +60,8 @@ class Command(NamedTuple):
     writes: Word | None = None
     """The file that it writes behind > or >>."""
     appends: bool = False
+    is_left_out: bool = False
+    """Whether it is in a branch that the script's own variables do not take."""
 
 
 class ShellScript:
@@ -78,12 +81,13 @@ class ShellScript:
         yield from self._part(0, len(self._text), self._depth)
 
     def _part(self, start: int, end: int, depth: int) -> Iterator[Command]:
-        called = set[str]()
+        called, branches = set[str](), Branches()
         within = [one for one in self._functions.values() if start <= one.start < end]
         for raws in raw_commands(self._text, start, end):
             if any(one.start <= raws[0].start < one.end for one in within):
                 continue
-            command = self._command(raws)
+            branches.follow(self._text[raws[0].start : raws[0].end], lambda raws=raws: holds(self._texts(raws[1:])))  # type: ignore[misc]
+            command = self._left_out(raws) if branches.is_left_out else self._command(raws)
             if self._room < 0:
                 return
             if command is None:
@@ -98,6 +102,19 @@ class ShellScript:
         for function in within:
             if function.name not in called:
                 yield from self._part(function.body, function.end, DEEPEST)
+
+    def _left_out(self, raws: list[RawWord]) -> Command | None:
+        """A command that never runs, and sets nothing."""
+        before = dict(self._variables.values)
+        command = self._command(raws)
+        self._variables.values = before
+        return None if command is None else command._replace(is_left_out=True)
+
+    def _texts(self, raws: Sequence[RawWord]) -> list[str | None]:
+        """Words of a condition, None for each that follows from more than the script's own lines."""
+        variables, text = self._variables, self._text
+        return [None if variables.is_open(text, raw.start, raw.end) else variables.word(text, raw.start, raw.end).text
+                for raw in raws]  # fmt: skip
 
     def _command(self, raws: list[RawWord]) -> Command | None:
         """What these words do; None where they only set variables."""
@@ -191,7 +208,9 @@ class ShellScript:
                 value = [*before[:-1], word_of(before[-1].pieces + value[0].pieces, start, end)]
         if is_conditional and before is not None and [word.text for word in before] != [word.text for word in value]:
             value = _either_list(before, value) if is_list else _either(before, value)
+        is_open = is_conditional or variables.is_open(text, start, end)
         variables.values[name] = value
+        (variables.open.add if is_open else variables.open.discard)(name)
 
     def _list(self, start: int, end: int) -> list[Word]:
         """The words of a list in brackets."""

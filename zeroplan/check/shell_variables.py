@@ -62,6 +62,8 @@ class Variables:
 
     def __init__(self, stated: Mapping[str, str]) -> None:
         self.values: dict[str, list[Word]] = {name: [word_of(value, 0, 0)] for name, value in stated.items()}
+        self.open: set[str] = set()
+        """Names whose values a condition, or the environment, may decide."""
         self.exported: dict[str, None] = {}
         """Names that every later command is started with."""
         self.folder = ""
@@ -78,6 +80,15 @@ class Variables:
         names = [word.text for word in words if not (word.text or "").startswith("-")]
         if names and names[0]:
             self.folder = posixpath.join(self.folder, names[0])
+
+    def is_open(self, text: str, start: int, end: int) -> bool:
+        """Whether a variable in a word is one of `open`, or has its usual value because nothing sets it."""
+        for match in NAME.finditer(text, start, end):
+            usual = USUAL.fullmatch(match[2] or "")
+            name = usual[1] if usual else match[1] or match[2]
+            if name in self.open or (usual and name not in self.values):
+                return True
+        return False
 
     def environment(self, names: Collection[str], before: Collection[str]) -> dict[str, str | None]:
         """Those of `names` that a command is started with, by their values; `before`: names that are assigned in front

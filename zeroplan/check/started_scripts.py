@@ -50,7 +50,7 @@ def of_itself(name: str) -> dict[str, str]:
 def started_scripts(text: str, name: str, handed: Mapping[str, str], beside: Beside) -> Iterator[StartedScript]:
     """Those of a script, `handed` being what it is handed on itself."""
     outer = commands(text, of_itself(name), (), lambda file: sourced(file, beside), handed)
-    several = (one for command in outer for one in (command, *inner_commands(command, ())))
+    several = (one for command in outer if not command.is_left_out for one in (command, *inner_commands(command, ())))
     yield from islice(filter(None, map(_started, several)), MOST)
 
 
