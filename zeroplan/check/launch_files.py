@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice, pairwise
 
@@ -75,13 +75,21 @@ def named_document(word: Word | None, beside: Beside) -> Document | None:
     return document_of(word.text, beside) if word is not None and is_file else None
 
 
-def takes_arguments(code: tuple[str, str], beside: Beside) -> bool:
-    """Whether a script, or a file of the project that it imports, has the Trainer's arguments."""
-    name, text = code
+def with_imported(script: tuple[str, str], beside: Beside) -> Iterator[tuple[str, str]]:
+    """Name and text of a script, and of each file of its project that it imports."""
+    name, text = script
+    yield script
     folder = posixpath.dirname(name)
-    modules = (f"{module.replace('.', '/')}{PYTHON}" for module in islice(IMPORTED.findall(text), MOST_IMPORTED))
-    files = (read_beside(each, beside) for module in modules for each in (posixpath.join(folder, module), module))
-    return any(TAKES.search(each) is not None for each in (text, *(file[1] for file in files if file is not None)))
+    for module in islice(IMPORTED.findall(text), MOST_IMPORTED):
+        file = f"{module.replace('.', '/')}{PYTHON}"
+        for each in dict.fromkeys((posixpath.join(folder, file), file)):
+            if (imported := read_beside(each, beside)) is not None:
+                yield imported
+
+
+def takes_arguments(script: tuple[str, str], beside: Beside) -> bool:
+    """Whether a script, or a file of the project that it imports, has the Trainer's arguments."""
+    return any(TAKES.search(text) is not None for _name, text in with_imported(script, beside))
 
 
 def is_config_file(document: Document | None) -> bool:

@@ -152,8 +152,8 @@ class Launch(NamedTuple):
     """The name of one of Lightning's strategies."""
     more: tuple[str, ...] = ()
     """Scripts in Python that it is given, as nanoGPT's are settings."""
-    code: tuple[str, str] | None = None
-    """Name and text of the training script, where it is there and speaks of DeepSpeed."""
+    python: tuple[str, str] | None = None
+    """Name and text of the training script, where it is there."""
     is_open: bool = False
     """Whether words that no line sets may name a config."""
     is_left_out: bool = False
@@ -162,6 +162,11 @@ class Launch(NamedTuple):
     @property
     def named(self) -> Word | None:
         return self.config or self.training or self.accelerate
+
+    @property
+    def code(self) -> tuple[str, str] | None:
+        """The training script, where it speaks of DeepSpeed."""
+        return self.python if self.python is not None and KEY in self.python[1].lower() else None
 
     @property
     def own(self) -> WrittenFile | None:
@@ -291,7 +296,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         unrecognized="" if command.folder else _unrecognized(line, stated, code),
         strategy=strategy_option([*stated, *assignments(line.script_words)]),
         more=tuple([word.text for word in line.script_words if word.text and word.text.endswith(".py")]),
-        code=python if KEY in code.lower() else None,
+        python=python,
         is_open=is_open,
     )  # fmt: skip
 

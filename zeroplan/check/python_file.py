@@ -11,6 +11,7 @@ from itertools import accumulate, islice
 from operator import itemgetter
 
 from zeroplan.check.check import MOST, check, placed
+from zeroplan.check.device_map import device_map
 from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.finding import ERROR, WARNING, Finding, Hit, named, said
 from zeroplan.check.named_config import (
@@ -52,6 +53,7 @@ DIVIDES = re.compile(r"HfDeepSpeedConfig|HfTrainerDeepSpeedConfig|\bInit\(")
 def check_python(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """Check each config of a file as far as the file decides it. Raises `SpecError` for a file without one."""
     checked, notes = CheckedFiles(texts={name: text}), list[tuple[int, str]]()
+    setting = replace(setting, device_map=device_map(name, text, {}))
     written = python_configs(name, text)
     for content in written.texts:
         checked.findings += check_json(name, content, setting, made)

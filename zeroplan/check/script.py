@@ -14,6 +14,7 @@ from zeroplan.catalog.trainers.swift_configs import of_older, own_config
 from zeroplan.catalog.trainers.tools import AXOLOTL, LLAMA_FACTORY
 from zeroplan.catalog.trainers.trl_configs import own_launch
 from zeroplan.check.check import MOST, check, is_current, placed
+from zeroplan.check.device_map import DeviceMap, device_map
 from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.files import check_config_file
 from zeroplan.check.finding import ADVICE, ERROR, Finding, Hit, named, said
@@ -21,7 +22,7 @@ from zeroplan.check.inner import OWN_NAME
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import DEEPSPEED, FILE, KIND, PRECISION, AccelerateConfig, is_launch
-from zeroplan.check.launch_files import read_beside
+from zeroplan.check.launch_files import read_beside, with_imported
 from zeroplan.check.launcher import Launch, launches, within
 from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, check_names, reached
 from zeroplan.check.openrlhf import OpenRLHF
@@ -265,7 +266,8 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
     """The findings of a config, of a training file's or of Accelerate's, that one run is given."""
     precision = dict(launch.overrides).get(PRECISION)
     setting = replace(
-        setting, gpus=setting.gpus or launch.gpus, mixed_precision=precision, accumulates=launch.accumulates
+        setting, gpus=setting.gpus or launch.gpus, mixed_precision=precision, accumulates=launch.accumulates,
+        device_map=_device_map(launch, beside),
     )  # fmt: skip
     if launch.config is None:
         if launch.training is None and not is_launch(document := read_document(*file, "an Accelerate config")):
@@ -299,6 +301,13 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
     by_code = launch.code is not None and any(name in launch.code[1] for name in BATCH)
     checked.findings += [one for one in findings if not (by_code and one.rule == NO_BATCH)]
     return _with_launchers(checked, launch, beside) if launch.reader in (TRAINER, ACCELERATE) else checked
+
+
+def _device_map(launch: Launch, beside: Beside) -> DeviceMap | None:
+    """Where the script that is started, or a file of the project that it imports, places its model."""
+    options = {} if launch.stated is None else launch.stated.document.config
+    files = () if launch.python is None else with_imported(launch.python, beside)
+    return next(filter(None, (device_map(*file, options) for file in files)), None)
 
 
 def _with_launchers(checked: CheckedFiles, launch: Launch, beside: Beside) -> CheckedFiles:

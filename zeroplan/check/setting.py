@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zeroplan.check.arguments import Arguments
+from zeroplan.check.device_map import DeviceMap
 from zeroplan.check.planned import Planned
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.keys.table import KeyTable
@@ -61,6 +62,8 @@ class Setting:
     """Micro-batches of a step that the script's own Accelerator asks for; None: unknown, or it builds none."""
     quantized_by: str = ""
     """How the weights are quantized that lie in the folder which the arguments name; empty where they are not."""
+    device_map: DeviceMap | None = None
+    """Where the training script places its model itself; None: nowhere, or unknown."""
     pipeline: bool = False
     """Whether the script builds DeepSpeed's PipelineModule of its model."""
     reader_is_known: bool = False

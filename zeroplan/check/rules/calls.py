@@ -1,4 +1,6 @@
-"""Arguments that Accelerate's plugin and Lightning's strategy do not take, and strategies that Lightning has not."""
+"""Arguments that Accelerate's plugin and Lightning's strategy do not take, strategies that Lightning has not, and
+from_pretrained(device_map=...) at stage 3.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import difflib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from zeroplan.check.finding import ERROR, WARNING, said
+from zeroplan.check.finding import ERROR, WARNING, Hit, said
 from zeroplan.check.python_strategies import (
     AIO,
     CHECKPOINTING,
@@ -21,6 +23,7 @@ from zeroplan.check.python_strategies import (
     STRATEGY,
 )
 from zeroplan.check.rule import Example, Rule
+from zeroplan.check.subject import Subject
 
 TAKEN: dict[str, tuple[str, ...]] = {
     PLUGIN: (
@@ -45,7 +48,7 @@ PACKAGES = {
 }  # fmt: skip
 FABRIC, OF_FABRIC = "Fabric", "deepspeed_stage_1_offload"
 """The strategy that Fabric alone has."""
-TRAINER, DEEPSPEED = "Trainer", "deepspeed"
+TRAINER, DEEPSPEED, STAGE_3 = "Trainer", "deepspeed", 3
 GONE = {
     **dict.fromkeys(("gpus", "num_processes", "tpu_cores", "ipus"), "accelerator and devices"),
     **dict.fromkeys(("amp_backend", "amp_level"), "precision"), "replace_sampler_ddp": "use_distributed_sampler",
@@ -58,6 +61,13 @@ write.
 """
 MEANT = {"config_file": "hf_ds_config", "deepspeed_config_file": "hf_ds_config", "ds_config": "hf_ds_config"}
 """What Accelerate's file calls otherwise than the plugin."""
+
+PLACED = """from transformers import AutoModelForCausalLM, TrainingArguments
+zero = {"stage": %s}
+ds_config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": zero}
+args = TrainingArguments("out", deepspeed=ds_config, per_device_train_batch_size=1, bf16=True)
+model = AutoModelForCausalLM.from_pretrained("gpt2", device_map="auto")
+"""
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -75,6 +85,13 @@ RULES: tuple[Rule, ...] = (
         Example("import lightning as L\nt = L.Trainer(strategy='deepspeed_stage3')\n", file="train.py"),
         Example("import lightning as L\nt = L.Trainer(strategy='deepspeed_stage_3')\n", file="train.py"),
         "https://lightning.ai/docs/pytorch/stable/advanced/model_parallel/deepspeed.html",
+    ),
+    Rule(
+        "ZP851", ERROR, "from_pretrained(device_map=...) at stage 3",
+        "transformers 5.24: integrations/accelerate.py:check_and_set_device_map, run: ValueError",
+        Example(PLACED % '3, "stage3_gather_16bit_weights_on_model_save": True', file="train.py"),
+        Example(PLACED % 2, file="train.py"),
+        "https://huggingface.co/docs/transformers/deepspeed",
     ),
 )  # fmt: skip
 
@@ -165,5 +182,13 @@ def unknown_argument(call: str, name: str) -> tuple[str, str] | None:
     return f"{call} takes no {name}: a TypeError", f"{write}=..." if write else "delete it"
 
 
-CHECKS = ()
-"""None that asks a ds_config."""
+def placed_by_the_script(subject: Subject) -> Iterator[Hit]:
+    """Transformers divides the model as it is built at stage 3, and takes no place for it beside."""
+    at = subject.setting.device_map
+    if at is not None and subject.setting.fills and subject.facts.stage == STAGE_3:
+        yield Hit("ZP851", subject.spelled("zero_optimization.stage"),
+                  f"from_pretrained(device_map=...) at {at.place}: transformers stops at it at stage 3",
+                  "from_pretrained without device_map", "" if at.is_sure else WARNING)  # fmt: skip
+
+
+CHECKS = (placed_by_the_script,)
