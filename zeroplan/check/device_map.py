@@ -48,7 +48,8 @@ def _calls(tree: ast.Module, options: Mapping[str, object]) -> Iterator[tuple[in
         plain = values.get(value.id) if isinstance(value, ast.Name) else value
         by_option = isinstance(value, ast.Attribute) and value.attr == ARGUMENT and _places(options.get(ARGUMENT))
         if by_option or isinstance(plain, ast.Dict) or _places(getattr(plain, "value", None)):
-            yield node.lineno, node in reached and plain is value and first is not None and first < node.lineno
+            is_sure = isinstance(node, ast.Call) and node in reached and plain is value
+            yield node.lineno, is_sure and first is not None and first < node.lineno
 
 
 def _stated(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
