@@ -37,7 +37,7 @@ def test_a_model_that_a_script_places(check_files, tmp_path, text, severity):
 def test_of_an_option(check_files):
     code = 'p = HfArgumentParser((A, TrainingArguments))\na, t = p.parse_args_into_dataclasses()\nmodel = M.from_pretrained("m", device_map=a.device_map)\n'
     files = {"run.sh": "torchrun --nproc_per_node 2 t.py --deepspeed ds.json --bf16 True --per_device_train_batch_size 1 --device_map auto\n", "t.py": code, "ds.json": DS % 3}
-    assert "warning ZP851" in check_files(files, *CONCISE).out
+    assert "error ZP851" in check_files(files, *CONCISE).out
     assert "ZP851" not in check_files({**files, "run.sh": files["run.sh"].replace("auto", "None")}, *CONCISE).out
 
 

@@ -22,8 +22,10 @@ from zeroplan.check.shell_variables import Word
 from zeroplan.errors import SpecError
 
 PYTHON, MODULE = ".py", re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-TAKES = re.compile(rf"TrainingArguments|TrlParser|HfArgumentParser|{OF_TRL.pattern}")
-"""What a script has that takes the Trainer's arguments."""
+TAKES = re.compile(
+    rf"TrainingArguments|TrlParser|HfArgumentParser|llamafactory|llmtuner|axolotl|\bswift\b|{OF_TRL.pattern}"
+)
+"""What a script has that takes the Trainer's arguments, by itself or as one of these tools."""
 IMPORTED, MOST_IMPORTED = re.compile(r"^[ \t]*(?:from|import)[ \t]+([\w.]+)", re.MULTILINE), 40
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from zeroplan.catalog.trainers.tools import SWIFT, TRL, tool_of
+from zeroplan.catalog.trainers.tools import SWIFT, TRL
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.command_line import TOOLS, CommandLine
 from zeroplan.check.document import Beside, Document, ValueNode
@@ -303,7 +303,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
 
 def _trainers(file: Arguments | None, python: tuple[str, str] | None, beside: Beside) -> Arguments | None:
     """A file with the Trainer's arguments; None where a script has names of its own in it, and reads it itself."""
-    if file is None or python is None or tool_of(file.document.config) or file.document.config.get(KEY):
+    if file is None or python is None or file.document.config.get(KEY):
         return file
     return file if takes_arguments(python, beside) else None
 

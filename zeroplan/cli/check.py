@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +16,7 @@ from zeroplan.check.any_file import check_file
 from zeroplan.check.arguments import read_arguments
 from zeroplan.check.chosen import RuleSelection, names
 from zeroplan.check.files import is_other
-from zeroplan.check.finding import Finding
+from zeroplan.check.finding import ERROR, Finding
 from zeroplan.check.folder import configs
 from zeroplan.check.kind import OtherKindError, is_notebook
 from zeroplan.check.mended import mended
@@ -25,6 +25,7 @@ from zeroplan.check.proposed import without_edits
 from zeroplan.check.rules import RULES
 from zeroplan.cli import check_fix
 from zeroplan.deepspeed.files import write_all
+from zeroplan.deepspeed.versions import last_of_each_minor
 from zeroplan.errors import ContradictionError, QuantityError, ZeroplanError, printable, shown
 from zeroplan.request.check_setting import CheckInputs, read_inputs, setting_of
 from zeroplan.request.options import Options
@@ -33,10 +34,13 @@ from zeroplan.sources import DEEPSPEED
 if TYPE_CHECKING:
     from zeroplan.check.document import Document
     from zeroplan.check.launch import AccelerateConfig
+    from zeroplan.check.requirement import Requirement
     from zeroplan.check.setting import Setting
     from zeroplan.specs.job import Job
     from zeroplan.specs.scope import Scope
 
+LARGE = 50_000
+"""Letters of a file that is not looked at again with older releases."""
 FORMATS = ("full", "concise", "json", "github", "sarif", "markdown", "junit")
 PACKAGES = {"transformers": "transformers", "accelerate": "accelerate", "swift": "ms-swift", "trl": "trl",
             "llama_factory": "llamafactory"}  # fmt: skip
@@ -119,7 +123,8 @@ def _looked_at(
     """
     name = STANDARD_INPUT if path == "-" else path
     text = read_text(path, "a ds_config.json", LARGEST_FILE if is_notebook(path) else LARGEST_CONFIG)
-    inputs, notes = _as_required(inputs, path)
+    inputs, required = _as_required(inputs, path)
+    notes = [] if required is None or required.version == DEEPSPEED else [required.line]
     if (command.fix or command.diff) and not is_other(name, text):
         result = mended(text, partial(_of_json, inputs, name), chosen.kept)
         return check_fix.Changed(name, text, result.text, result.done, without_edits(result.left), notes=notes)
@@ -129,8 +134,28 @@ def _looked_at(
         notes = [*notes, f"what fits is counted as DeepSpeed {DEEPSPEED} holds it"]
     if (older := inputs.setting.upgrades_from) is not None:
         checked = _changes(checked, _checked(path, name, text, inputs.of_version(older), []), inputs.setting)
+    elif command.form == "full" and required is None and not inputs.setting.version_is_stated and len(text) < LARGE:
+        notes += _older_that_takes(chosen, checked, name, lambda older: _checked(
+            path, name, text, inputs.of_version(older), []))  # fmt: skip
     return check_fix.Changed(name, text, text, (), chosen.kept(checked.findings), checked.texts,
                              [*notes, *checked.notes])  # fmt: skip
+
+
+def _older_that_takes(
+    chosen: RuleSelection, checked: CheckedFiles, name: str, as_of: Callable[[str], CheckedFiles]
+) -> list[str]:  # fmt: skip
+    """A line on an older DeepSpeed without the errors of the newest, which is meant where no file states another."""
+    if not _stops(chosen, checked):
+        return []
+    takes = next((older for older in last_of_each_minor() if not _stops(chosen, as_of(older))), None)
+    if takes is None:
+        return []
+    newest = f"{printable(name)}: no file states a release of DeepSpeed, and {DEEPSPEED} is meant"
+    return [f"{newest}; {takes} stops at none of this: deepspeed=={takes} in requirements.txt, or --deepspeed {takes}"]
+
+
+def _stops(chosen: RuleSelection, checked: CheckedFiles) -> bool:
+    return any(one.severity == ERROR for one in chosen.kept(checked.findings))
 
 
 def _changes(newer: CheckedFiles, older: CheckedFiles, setting: Setting) -> CheckedFiles:
@@ -142,10 +167,12 @@ def _changes(newer: CheckedFiles, older: CheckedFiles, setting: Setting) -> Chec
     return replace(newer, findings=left, notes=[*newer.notes, note])
 
 
-def _as_required(inputs: CheckInputs, path: str) -> tuple[CheckInputs, list[str]]:
-    """The inputs with the versions that a file's project asks for, where no option says one; and where it does."""
+def _as_required(inputs: CheckInputs, path: str) -> tuple[CheckInputs, Requirement | None]:
+    """The inputs with the versions that a file's project asks for, where no option says one; and where it asks for a
+    DeepSpeed.
+    """
     if path == "-":
-        return inputs, []
+        return inputs, None
     from zeroplan.check.requirement import requirement_of
 
     setting = inputs.setting
@@ -153,12 +180,9 @@ def _as_required(inputs: CheckInputs, path: str) -> tuple[CheckInputs, list[str]
         if getattr(setting, name) is None and (required := requirement_of(path, package)) is not None:
             setting = replace(setting, **{name: required.version})  # type: ignore[arg-type]
     inputs = inputs._replace(setting=setting)
-    if inputs.setting.version_is_stated:
-        return inputs, []
-    required = requirement_of(path)
-    if required is None or required.version == inputs.setting.version:
-        return inputs, []
-    return inputs.of_version(required.version or inputs.setting.version), [required.line]
+    if inputs.setting.version_is_stated or (required := requirement_of(path)) is None:
+        return inputs, None
+    return inputs.of_version(required.version or inputs.setting.version), required
 
 
 def _each_once(files: Sequence[check_fix.Changed]) -> list[check_fix.Changed]:

@@ -30,6 +30,12 @@ def versions() -> tuple[str, ...]:
     return tuple(_history()["versions"])
 
 
+def last_of_each_minor() -> list[str]:
+    """The last version of each minor release before the newest's own, the newest first: 0.18.9, 0.17.6 and so on."""
+    last = {version.rpartition(".")[0]: version for version in versions()}
+    return list(last.values())[-2::-1]
+
+
 @cache
 def is_within(version: str, since: str, until: str) -> bool:
     """Whether a version is from `since` on and before `until`; empty ones are no bound."""
