@@ -30,6 +30,7 @@ from zeroplan.check.python_calls import PIPELINE, builds_pipeline
 from zeroplan.check.rules.hosts import HOST_CHECKS
 from zeroplan.check.rules.launch import beside_the_scripts_config
 from zeroplan.check.rules.processes import PROCESS_CHECKS, apart, line_ends, placeholders
+from zeroplan.check.script_parser import clipped
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER, Setting
 from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.check.shell_variables import Word
@@ -267,7 +268,7 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
     precision = dict(launch.overrides).get(PRECISION)
     setting = replace(
         setting, gpus=setting.gpus or launch.gpus, mixed_precision=precision, accumulates=launch.accumulates,
-        device_map=_device_map(launch, beside),
+        device_map=_device_map(launch, beside), clips=clipped(launch.python[1]) if launch.python is not None else "",
     )  # fmt: skip
     if launch.config is None:
         if launch.training is None and not is_launch(document := read_document(*file, "an Accelerate config")):

@@ -77,8 +77,15 @@ def _name(call: ast.Call) -> str:
 
 
 ACCELERATOR = re.compile(r"\bAccelerator\((?:[^()]|\([^()]*\))*?\bgradient_accumulation_steps\s*=\s*([\w.]+)")
+CLIPS = re.compile(r"\baccelerator\.clip_grad_norm_\((?:[^()]|\([^()]*\))*?(?:,|\bmax_norm\s*=)\s*([\w.]+)\s*,?\s*\)")
 COMMENT = re.compile(r"#[^\n]*")
 DEFAULT = r"add_argument\(\s*[\"']--{}[\"'][^)]*?\bdefault\s*=\s*(\d+)"
+
+
+def clipped(code: str) -> str:
+    """The norm to which a script asks its Accelerator to clip, as the call has it; "" where it asks for none."""
+    match = CLIPS.search(COMMENT.sub("", code))
+    return "" if match is None else match[1]
 
 
 def accumulated(code: str, options: Mapping[str, str | None]) -> int | None:

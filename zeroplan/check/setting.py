@@ -60,6 +60,8 @@ class Setting:
     """The model, card and host of the run; None: nothing was said of any."""
     accumulates: int | None = None
     """Micro-batches of a step that the script's own Accelerator asks for; None: unknown, or it builds none."""
+    clips: str = ""
+    """The norm to which the script's own Accelerator is to clip, as its call has it; empty where it clips nothing."""
     quantized_by: str = ""
     """How the weights are quantized that lie in the folder which the arguments name; empty where they are not."""
     device_map: DeviceMap | None = None

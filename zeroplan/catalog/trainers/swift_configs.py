@@ -30,7 +30,7 @@ def of_older(name: object) -> str:
     if not isinstance(name, str):
         return ""
     since = name.removeprefix("default-").replace("-", "_")
-    return f" (ms-swift 2's name; {since} since 3.0)" if name.startswith("default-") and since in OWN else ""
+    return f" (ms-swift 2's name; {since} since 3.0)" if name not in OWN and since in OWN else ""
 
 
 def own_config(name: object, puts: Mapping[str, Any] | None = None) -> tuple[str, str] | None:

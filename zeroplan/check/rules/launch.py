@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
+from zeroplan.check.finding import ERROR, WARNING, Hit, named, number, said
 from zeroplan.check.kind import JSON
 from zeroplan.check.launch import DEEPSPEED, FILE, HALVES, PRECISION, SECTION, TOP, AccelerateConfig
 from zeroplan.check.rule import Example, Rule, launching
@@ -41,6 +42,9 @@ ON_OR_OFF = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off",
 NVME_PATHS = ("offload_optimizer_nvme_path", "offload_param_nvme_path")
 Z2, Z3 = "zero_stage: 2", "zero_stage: 3, zero3_save_16bit_model: true"
 DISK = ", offload_optimizer_device: nvme, offload_optimizer_nvme_path: /local_nvme"
+FILLED_CLIP = 1.0
+"""What Accelerate makes of "auto" for it (1.15 accelerator.py:_prepare_deepspeed)."""
+CLIP, NUMBER = "gradient_clipping", re.compile(r"\d+(?:\.\d*)?")
 STEPS, LAUNCHED = "gradient_accumulation_steps", "accelerate launch --config_file accelerate.yaml train.py\n"
 ACCUMULATING = (
     '{"distributed_type": "DEEPSPEED", "num_processes": 8, "mixed_precision": "bf16", "deepspeed_config": '
@@ -48,6 +52,11 @@ ACCUMULATING = (
     '"Accelerator(gradient_accumulation_steps=4)"}\n'
 )
 """YAML, and a script in Python."""
+CLIPPING = (
+    '{"distributed_type": "DEEPSPEED", "num_processes": 8, "mixed_precision": "bf16", "deepspeed_config": '
+    '{"zero_stage": 2, "gradient_clipping": %s}, "main_training_function": '
+    '"accelerator.clip_grad_norm_(model.parameters(), 0.5)"}\n'
+)
 OWN_FILE = f"{FILE}: ds_config.json"
 
 RULES: tuple[Rule, ...] = (
@@ -90,6 +99,12 @@ RULES: tuple[Rule, ...] = (
         Example(LAUNCHED, file="run.sh", beside=ACCUMULATING % 1),
         Example(LAUNCHED, file="run.sh", beside=ACCUMULATING % 4),
         "https://github.com/huggingface/accelerate/issues/3369",
+    ),
+    Rule(
+        "ZP852", WARNING, "Clipping that the script asks for and the config does otherwise",
+        "accelerate 1.15: accelerator.py:clip_grad_norm_, run with 0.19.8: the step has the config's norm",
+        Example(LAUNCHED, file="run.sh", beside=CLIPPING % 1), Example(LAUNCHED, file="run.sh", beside=CLIPPING % 0.5),
+        "https://github.com/huggingface/accelerate/issues/3807",
     ),
 )  # fmt: skip
 
@@ -244,6 +259,24 @@ def accumulates_otherwise(subject: Subject) -> Iterator[Hit]:
     yield Hit("ZP848", subject.spelled(STEPS) or (STEPS,), what, f'"{STEPS}": {asked_for}')
 
 
+def clips_otherwise(subject: Subject) -> Iterator[Hit]:
+    """Under DeepSpeed the script's call clips nothing: what the config says does, 1 where Accelerate fills it, and the
+    default of DeepSpeed where nothing does (run: 1 in 0.19.8).
+    """
+    setting, stated = subject.setting, subject.stated(CLIP)
+    if setting.reader != ACCELERATE or not setting.clips:
+        return
+    by_field = stated is None and not subject.document.name.lower().endswith(JSON)
+    clips = FILLED_CLIP if by_field or stated == AUTO else subject.facts(CLIP)
+    own = float(setting.clips) if NUMBER.fullmatch(setting.clips) else None
+    if not isinstance(clips, int | float) or clips == own or (own is None and clips):
+        return
+    does = f"{number(clips)} does, not {setting.clips}" if clips else "nothing does"
+    write = f'"{CLIP}": {setting.clips if own is not None else FILLED_CLIP}'
+    what = f"accelerator.clip_grad_norm_ clips nothing under DeepSpeed: {does}"
+    yield Hit("ZP852", subject.spelled(CLIP), what, write)
+
+
 def automatic_steps(launch: AccelerateConfig, accumulates: int | None) -> Iterator[Hit]:
     """The launcher hands the field on, of which an Accelerator of the script's own makes a number; the Trainer's does
     not.
@@ -263,4 +296,4 @@ def machines_apart(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
 LAUNCH_CHECKS: tuple[Callable[[AccelerateConfig, Any], Iterator[Hit]], ...] = (
     not_read, types, numbers, beside_a_file, initialisation, without_effect, lost_paths, machines_apart,
 )  # fmt: skip
-CHECKS = (accumulates_otherwise,)
+CHECKS = (accumulates_otherwise, clips_otherwise)
