@@ -37,6 +37,11 @@ def test_what_names_nothing(check_files, text):
     assert ran.code == 2
 
 
+def test_a_dict_that_is_unfolded_in_a_call(check_files):
+    text = 'import deepspeed\nkw = {"config": "d.json"}\nengine = deepspeed.initialize(args=args, model=m, **kw)\n'
+    assert check_files({"t.py": text, "d.json": BAD}, *CONCISE).code == 1
+
+
 def test_a_path_of_another_machine_that_is_a_name_alone(check_files):
     ran = check_files({"t.py": 'args = TrainingArguments(deepspeed="/tmp/d.json")\n', "d.json": BAD}, *CONCISE)
     assert ran.code == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -51,10 +52,29 @@ class ConfigCall(NamedTuple):
 
 def config_calls(tree: ast.Module) -> list[ConfigCall]:
     """The calls of a file that take a config, in the order of `ORDER`."""
-    pipelines = _pipelines(tree)
+    pipelines, dicts = _pipelines(tree), _dicts(tree)
+    several = (_unfolded(node, dicts) for node in ast.walk(tree) if isinstance(node, ast.Call))
     calls = (one._replace(pipeline=_is_pipeline(one.call, pipelines), has_optimizer=_has_optimizer(one.call))
-             for node in ast.walk(tree) if isinstance(node, ast.Call) for one in _config_calls(node))  # fmt: skip
+             for call in several for one in _config_calls(call))  # fmt: skip
     return sorted(calls, key=lambda one: ORDER.index(one.reader))
+
+
+def _dicts(tree: ast.Module) -> dict[str, ast.Dict]:
+    """Those that one line alone makes a name of."""
+    nodes = list(ast.walk(tree))
+    stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    named = ((target, node.value) for node in nodes if isinstance(node, ast.Assign) for target in node.targets)
+    return {target.id: value for target, value in named
+            if isinstance(target, ast.Name) and isinstance(value, ast.Dict) and stored[target.id] == 1}  # fmt: skip
+
+
+def _unfolded(call: ast.Call, dicts: dict[str, ast.Dict]) -> ast.Call:
+    """A call with the dict in place of its name behind **."""
+    if all(one.arg is not None or getattr(one.value, "id", "") not in dicts for one in call.keywords):
+        return call
+    several = [ast.keyword(None, dicts[one.value.id]) if one.arg is None and isinstance(one.value, ast.Name)
+               and one.value.id in dicts else one for one in call.keywords]  # fmt: skip
+    return ast.copy_location(ast.Call(call.func, call.args, several), call)
 
 
 def builds_pipeline(text: str) -> bool:
