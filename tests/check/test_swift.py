@@ -91,3 +91,11 @@ def test_a_name_of_ms_swift_4_under_3(check_files, release, found):
     line = "NPROC_PER_NODE=2 swift sft --model x --tuner_type full --torch_dtype bfloat16 --deepspeed zero2\n"
     ran = check_files({"run.sh": line, "requirements.txt": f"ms-swift=={release}\n"}, "--format", "concise")
     assert ("error ZP831: tuner_type came with ms-swift 4.0" in ran.out) == found
+
+
+@pytest.mark.parametrize(("options", "word"), [("--model --num_train_epochs 3", "--model has no value"), ("--model x --dataset\\\n --bf16 true", "--dataset has"), ("--model x", ""), ('--model "$M"', ""), ("--model $M --seed 1", "")])
+def test_an_option_without_its_value(check_files, options, word):
+    """Run with 4.6: argument --model: expected one argument."""
+    ran = check_files({"run.sh": f"M=\"\"\nswift sft {options} --deepspeed zero2 --output_dir o\n"}, "--format", "concise")
+    assert word in ran.out
+    assert ("has no value" in ran.out) == bool(word)

@@ -17,7 +17,7 @@ from zeroplan.check.kind import JSON
 from zeroplan.check.python_strategies import REGISTERED
 from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
 from zeroplan.check.rules.older import GENERATING
-from zeroplan.check.rules.refused_files import NEWER, OLDER
+from zeroplan.check.rules.refused_files import NEWER, OLDER, VALUED
 from zeroplan.check.script_job import FINETUNING, job_of
 from zeroplan.check.setting import ANY, DEEPSPEED, TRAINER
 from zeroplan.check.shell_variables import Word
@@ -87,7 +87,7 @@ def trainer_arguments(
     members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
     if not tool and any(name in OF_LLAMA_FACTORY_ALONE for name, _word in members):
         tool = LLAMA_FACTORY
-    names = {KEY, *OWN, *DEFAULTS, *GONE, DEVICE_MAP, *_own_names(tool)}
+    names = {KEY, *OWN, *DEFAULTS, *GONE, DEVICE_MAP, *VALUED, *_own_names(tool)}
     bearing = [(name, word) for name, word in members if name in names]
     unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
     if not (tool or beside_a_file) and not any(name in OWN for name, _word in bearing):

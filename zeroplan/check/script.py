@@ -29,7 +29,8 @@ from zeroplan.check.openrlhf import OpenRLHF
 from zeroplan.check.python_calls import PIPELINE, builds_pipeline
 from zeroplan.check.rules.hosts import HOST_CHECKS
 from zeroplan.check.rules.launch import beside_the_scripts_config
-from zeroplan.check.rules.processes import PROCESS_CHECKS, apart, line_ends, placeholders
+from zeroplan.check.rules.processes import PROCESS_CHECKS
+from zeroplan.check.rules.shell_text import TEXT_CHECKS
 from zeroplan.check.script_parser import clipped
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER, Setting
 from zeroplan.check.setting import DEEPSPEED as RAW
@@ -81,7 +82,7 @@ def started(
         checked.notes += [f"{name}:{launch.line}: {note}" for note in inner.notes]
         left_out += [(f"{name}:{launch.line}", why)] if why else []
     if len(checked.texts) > 1 or checked.notes or left_out:
-        hits = (hit for rule in (line_ends, placeholders, apart) for hit in islice(rule(text), MOST))
+        hits = (hit for rule in TEXT_CHECKS for hit in islice(rule(text), MOST))
         checked.findings += [placed(document, hit) for hit in hits]
     runs = [*started_scripts(text, name, handed, beside)] if len(above) < DEEPEST else []
     for script in runs:

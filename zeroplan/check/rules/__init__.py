@@ -29,6 +29,7 @@ from zeroplan.check.rules import (
     processes,
     refused_files,
     scheduler,
+    shell_text,
     trainer,
     trainer_release,
     upgrade,
@@ -39,7 +40,7 @@ from zeroplan.check.rules import (
 from zeroplan.check.subject import Subject
 
 ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
-         integration, machine, model, trainer, overridden, llama_factory, launch, processes, hosts,
+         integration, machine, model, trainer, overridden, llama_factory, launch, processes, hosts, shell_text,
          refused_files, trainer_release, calls, older, wrong_steps, pipeline, upgrade, fit)
 
 RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,22 +10,12 @@ from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named
 from zeroplan.check.ranks import FORCE_TORCHRUN, NNODES, NPROC_PER_NODE, USE_RAY, VISIBLE, is_forced, visible
 from zeroplan.check.rule import Example, Rule
 from zeroplan.check.script_parser import LOCAL_RANK
-from zeroplan.check.shell_words import raw_commands
 
 if TYPE_CHECKING:
     from zeroplan.check.launcher import Launch
 
 SWIFT_LINE = "CUDA_VISIBLE_DEVICES=0,1 %sswift sft --model x --deepspeed ds.json --torch_dtype bfloat16\n"
 DEEPSPEED_LINE = "deepspeed %s train.py --deepspeed ds.json\n"
-PLACEHOLDER = re.compile(
-    r"^[ \t]*(?:(?:export[ \t]+)?\w+=<(?P<set>[A-Za-z][\w .-]*)>\S*"
-    r"|[^#'\"\n]*--[\w-]+(?:=|[ \t]+)<(?P<given>[A-Za-z][\w ./-]*)>)[ \t]*(?:\\|#[^\n]*)?$",
-    re.MULTILINE,
-)
-"""Behind a variable, or behind an option at the end of a line."""
-LINE = 200
-"""Letters before a command in which a bracket that it stands in may open."""
-VARIABLE = re.compile(r"[A-Za-z_]\w*")
 OTHER_COMMANDS = ("api", "chat", "eval", "export", "webchat")
 """Commands of LLaMA-Factory that take a file."""
 TRAINS = (
@@ -80,22 +69,10 @@ RULES: tuple[Rule, ...] = (
         "https://github.com/hiyouga/LLaMA-Factory/issues/8301",
     ),
     Rule(
-        "ZP841", ERROR, "A placeholder in angle brackets", "run in bash 5: syntax error, No such file or directory",
-        Example("deepspeed --num_gpus 8 train.py --deepspeed ds.json --model <path to a model>\n", file="run.sh"),
-        Example("deepspeed --num_gpus 8 train.py --deepspeed ds.json --model models/llama\n", file="run.sh"),
-        "https://www.gnu.org/software/bash/manual/html_node/Redirections.html",
-    ),
-    Rule(
         "ZP845", ERROR, "Ranks of OpenRLHF's actor and vLLM's engines that are to share their GPUs and differ",
         "OpenRLHF 0.11: cli/train_ppo_ray.py:train: read",
         Example(RAY_LINE % 2, file="run.sh"), Example(RAY_LINE % 4, file="run.sh"),
         "https://openrlhf.readthedocs.io/en/latest/hybrid_engine.html",
-    ),
-    Rule(
-        "ZP849", ERROR, "Blanks around the sign that sets a variable", "run in bash 5: command not found",
-        Example('MORE = "--bf16"\ndeepspeed train.py --deepspeed ds.json $MORE\n', file="run.sh"),
-        Example('MORE="--bf16"\ndeepspeed train.py --deepspeed ds.json $MORE\n', file="run.sh"),
-        "https://www.gnu.org/software/bash/manual/html_node/Shell-Parameters.html",
     ),
     Rule(
         "ZP847", ERROR, "An option at which the script's own parser stops",
@@ -103,12 +80,6 @@ RULES: tuple[Rule, ...] = (
         Example("deepspeed train.py --lr 1\n", file="run.sh", beside=STRICT % "'--lr'"),
         Example("deepspeed --no_local_rank train.py --lr 1\n", file="run.sh", beside=STRICT % "'--lr'"),
         "https://www.deepspeed.ai/getting-started/#launching-deepspeed-training",
-    ),
-    Rule(
-        "ZP842", ERROR, "Line ends of Windows in a script", "run in bash 5: command not found",
-        Example("deepspeed train.py --deepspeed ds.json \\\r\n  --lr 1e-5\r\n", file="run.sh"),
-        Example("deepspeed train.py --deepspeed ds.json \\\n  --lr 1e-5\n", file="run.sh"),
-        "https://www.gnu.org/software/bash/manual/html_node/Shell-Syntax.html",
     ),
     Rule(
         "ZP828", WARNING, "A command that ends before its options do", "run in bash 5: they are a command of their own",
@@ -184,40 +155,6 @@ def trains_nothing(launch: Launch) -> Iterator[Hit]:
     if launch.launcher == "llamafactory-cli" and launch.command in OTHER_COMMANDS and launch.training is not None:
         what = f"llamafactory-cli {launch.command} stops at arguments of training, as deepspeed is one"
         yield Hit("ZP838", (), what, "llamafactory-cli train, or a file of inference", offset=launch.start)
-
-
-def line_ends(text: str) -> Iterator[Hit]:
-    """The carriage return is a part of the last word of each line, and behind a backslash ends the command."""
-    at = text.find("\r\n")
-    if at >= 0:
-        what = "line ends of Windows: the shell takes the carriage return for a part of the word before it"
-        yield Hit("ZP842", (), what, "line ends of Unix (dos2unix, or sed -i 's/\\r$//')", offset=max(0, at - 1))
-
-
-def apart(text: str) -> Iterator[Hit]:
-    """`NAME = value` runs a command NAME: nothing is set."""
-    for raws in raw_commands(text) if " = " in text else ():
-        several = [text[raw.start : raw.end] for raw in raws[:3]]
-        before = text[max(0, raws[0].start - LINE) : raws[0].start]
-        is_sum = any(before.rfind(opens) > before.rfind(closes) for opens, closes in (("((", "))"), ("[[", "]]")))
-        if len(several) > 2 and VARIABLE.fullmatch(several[0]) and several[1] == "=" and not is_sum:
-            name = named(several[0])
-            is_used = re.search(rf"\$\{{?{several[0]}\b", text) is not None
-            yield Hit("ZP849", (), f"{name} = ... with blanks around = runs a command {name}, and sets nothing",
-                      f"{name}=...", ERROR if is_used else WARNING, raws[0].start)  # fmt: skip
-
-
-def placeholders(text: str) -> Iterator[Hit]:
-    """What a writer left for others to fill in: the shell reads from a file of that name, and writes to the next."""
-    matches = list(PLACEHOLDER.finditer(text))
-    raws = [raw for several in raw_commands(text) for raw in several] if matches else []
-    texts = [(raw.start, raw.end) for raw in raws if raw.is_here or "\n" in text[raw.start : raw.end]]
-    for match in matches:
-        group = match.lastgroup or ""
-        if any(start <= match.start(group) < end for start, end in texts):
-            continue  # in a here-document, or a text of several lines
-        what = f"<{named(match[group])}> is to be replaced: the shell takes it for a file to read from, and stops"
-        yield Hit("ZP841", (), what, "what it stands for", offset=match.start(group) - 1)
 
 
 def colocated(launch: Launch) -> Iterator[Hit]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 
 from zeroplan.catalog.trainers.tools import AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL
@@ -40,6 +41,11 @@ OLDER = {"train_type": "tuner_type", "sft_type": "tuner_type", "model_id_or_path
 """Arguments of ms-swift before 4.0, and what 4.6 calls them."""
 OF_SWIFT = "model: x\n%s: full\ntorch_dtype: bfloat16\ndataset: d\ndeepspeed: zero2\n"
 
+VALUED = ("model", "model_name_or_path", "dataset", "output_dir", "learning_rate", "num_train_epochs",
+          "per_device_train_batch_size", "max_steps", "save_steps", "lr_scheduler_type")  # fmt: skip
+"""Arguments that stand on a line with a value."""
+PARSER = re.compile(r"HfArgumentParser|TrlParser")
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "ZP822", ERROR, "What a trainer refuses of its own file beside DeepSpeed", RUN,
@@ -64,6 +70,17 @@ RULES: tuple[Rule, ...] = (
 def sharded_twice(arguments: Arguments) -> Iterator[Hit]:
     if arguments.stated(FSDP) not in (None, False, "", []):
         yield Hit("ZP822", (FSDP,), f"fsdp beside deepspeed: {_whose(arguments)} stops", "delete one of them")
+
+
+def without_value(arguments: Arguments) -> Iterator[Hit]:
+    """An option of a line that another one follows: argparse stops at it (run: expected one argument)."""
+    if arguments.job is None or not (arguments.tool or PARSER.search(arguments.job.code)):
+        return
+    for name in VALUED:
+        member = arguments.document.members.get((name,))
+        word = "" if member is None else arguments.document.text[member.start : member.end]
+        if arguments.stated(name) is True and word.startswith("--") and "=" not in word:
+            yield Hit("ZP822", (name,), f"--{name} has no value: its parser stops", f"--{name} ...")
 
 
 def both_halves(arguments: Arguments) -> Iterator[Hit]:
@@ -219,7 +236,7 @@ def _whose(arguments: Arguments) -> str:
 
 
 REFUSED_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (
-    sharded_twice, both_halves, best_model, steps_of_zero, plateau, axolotls_own, swifts_own,
+    without_value, sharded_twice, both_halves, best_model, steps_of_zero, plateau, axolotls_own, swifts_own,
 )  # fmt: skip
 CHECKS = ()
 """None that asks a ds_config."""
