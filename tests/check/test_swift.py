@@ -93,7 +93,7 @@ def test_a_name_of_ms_swift_4_under_3(check_files, release, found):
     assert ("error ZP831: tuner_type came with ms-swift 4.0" in ran.out) == found
 
 
-@pytest.mark.parametrize(("options", "word"), [("--model --num_train_epochs 3", "--model has no value"), ("--model x --dataset\\\n --bf16 true", "--dataset has"), ("--model x", ""), ('--model "$M"', ""), ("--model $M --seed 1", "")])
+@pytest.mark.parametrize(("options", "word"), [("--model --num_train_epochs 3", "--model has no value"), ("--model x --dataset\\\n --bf16 true", "--dataset has"), ("--model x", ""), ('--model "$M"', ""), ("--model $M --seed 1", "--model has no value")])
 def test_an_option_without_its_value(check_files, options, word):
     """Run with 4.6: argument --model: expected one argument."""
     ran = check_files({"run.sh": f"M=\"\"\nswift sft {options} --deepspeed zero2 --output_dir o\n"}, "--format", "concise")
