@@ -243,6 +243,7 @@ def test_blanks_at_the_end_of_a_key_are_seen(check_files):
     ("name", "text", "finding"),
     [
         ("hostfile", "worker-1 slots=8\n# none\n\nworker-2 slots=4 max_slots=8\n", ""), ("hosts", "a slots=4\nb slots=4\n", ""),
+        ("hostfile", "worker-1\nworker-2\n", "hostfile:1:1: error ZP846"),
         ("myhostfile", "worker-1 slots=8\nworker-2:8\n", "myhostfile:2:1: error ZP846"),
         ("hosts", "a slots=4\na slots=4\n", "hosts:2:1: error ZP846"), ("hostfile", "# none\n", "hostfile:1:1: error ZP846"),
     ],

@@ -105,7 +105,8 @@ def is_hostfile(name: str, text: str) -> bool:
     by_name = base.endswith((*JSON, *YAML)) or any(part in base for part in PLAIN)
     is_another = by_name or text.lstrip()[:1] in ("{", "[", "")
     first = next((line for line in text[:EARLY].splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
-    is_named = NAMED_HOSTS.search(base) is not None and (not first or SLOTS in text)
+    is_list = len(first.split()) < 2 or SLOTS in text
+    is_named = NAMED_HOSTS.search(base) is not None and is_list
     return not is_another and (HOSTS.match(first) is not None or is_named)
 
 
