@@ -17,7 +17,7 @@ DS = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_opt
     [
         ("0.01", ACC + "  gradient_clipping: 1.0\n", "", "1 does, not 0.01"),
         ("max_norm=0.5", ACC, "", "1 does, not 0.5"),
-        ("1.0", ACC, "", ""),
+        ("1.0", ACC, "", ""), ("1.0, 2.0", ACC, "", ""),
         ("args.max_grad_norm", ACC, "", ""),
         ("0.5", FILE, DS % ', "gradient_clipping": 0.5', ""),
         ("0.5", FILE, DS % ', "gradient_clipping": 0.3', "0.3 does, not 0.5"),

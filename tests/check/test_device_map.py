@@ -23,6 +23,9 @@ MODEL = 'model = AutoModelForCausalLM.from_pretrained("m"%s)\n'
         (MODEL % ', device_map="auto"' + ARGUMENTS, "warning"),
         (ARGUMENTS + 'if args.big:\n    device_map = {"": rank}\n' + MODEL % ", device_map=device_map", "warning"),
         (ARGUMENTS + "def generate():\n    " + MODEL % ', device_map="auto"', "warning"),
+        ("def train():\n" + "".join(f"    {line}\n" for line in (ARGUMENTS + MODEL % ', device_map="auto"').splitlines()) + "train()\n", "error"),
+        (ARGUMENTS + "def run_inference():\n    " + MODEL % ', device_map="auto"', "warning"),
+        (ARGUMENTS + 't = AutoTokenizer.from_pretrained("m", device_map="auto")\n', ""),
         (ARGUMENTS + 'kwargs = {"device_map": "auto"}\n' + MODEL % ", **kwargs", "warning"),
     ],
 )

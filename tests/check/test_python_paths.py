@@ -53,3 +53,9 @@ def test_a_script_in_a_folder_names_a_config_near_it(check_files, tmp_path, zero
     (tmp_path / "pkg/conf/d.json").write_text(BAD)
     (tmp_path / "pkg/train/t.py").write_text('C = Path(__file__).parent.parent / "conf" / "d.json"\na = TrainingArguments(deepspeed=str(C))\n')
     assert check_files({"run.sh": "deepspeed --num_gpus $N pkg/train/t.py\n"}, *CONCISE).code == 1
+
+
+def test_names_that_stand_for_themselves_twice(check_files):
+    texts = "".join(f'a{at} = f"{{a{at - 1}}}{{a{at - 1}}}"\n' for at in range(1, 40))
+    for text in ('ds = f"{ds}{ds}"\n', f'a0 = "x"\n{texts}ds = a39\n'):
+        assert check_files({"t.py": f"{text}args = TrainingArguments(deepspeed=ds)\n"}).code == 2

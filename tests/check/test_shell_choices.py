@@ -61,6 +61,14 @@ def test_such_a_branch_is_named(check_files):
 
 
 OPEN = [
+    ': "${S:=mac}"\nif [ "$S" = ds ]; then\n',
+    'S=mac\nsource $HOME/env.sh\nif [ "$S" = ds ]; then\n',
+    'S=mac\nprintf -v S ds\nif [ "$S" = ds ]; then\n',
+    'S=mac\neval "$1=ds"\nif [ "$S" = ds ]; then\n',
+    'S=mac\nuse() { S=ds; }\nif [ -n "$1" ]; then use; fi\nif [ "$S" = ds ]; then\n',
+    'S=mac\n[ -n "$1" ] && {\n  S=ds\n}\nif [ "$S" = ds ]; then\n',
+    'S=mac\ncase $1 in\n--big) S=ds ;;\nesac\nif [ "$S" = ds ]; then\n',
+    'i=0\nwhile [ $i -lt 3 ]; do i=$((i+1)); if [ $i -eq 2 ]; then\n',
     'S=${S:-mac}\nif [ "$S" == "ds" ]; then\n',
     'S=mac\n[ -n "$1" ] && S=ds\nif [ "$S" == "ds" ]; then\n',
     'S=mac\nif [ "$S" = "ds" ] || [ -n "$1" ]; then\n',
@@ -82,7 +90,7 @@ def test_branches_that_something_else_decides(check_files, text):
     ("call", "code"),
     [("bash sub.sh b.json 2", 1), ("N=2 ./sub.sh b.json", 1), ("export N=2\nsh sub.sh b.json > log 2>&1 &", 1), ("bash sub.sh b.json 8", 1),
      ("bash sub.sh a.json 2", 0), ("srun sub.sh b.json 2", 1), ("ROOT=$X\nexec bash $ROOT/sub.sh b.json 2", 1),
-     ("ssh host 'cd x && N=2 bash sub.sh b.json'", 1), ("source sub.sh b.json 2", 1)],
+     ("ssh host 'cd x && N=2 bash sub.sh b.json'", 1)],
 )  # fmt: skip
 def test_what_a_script_hands_on_to_another(check_files, call, code):
     sub = 'CFG=$1\nGPUS=${N:-$2}\ntorchrun --nproc_per_node $GPUS t.py --deepspeed $CFG --bf16 "${@:3}"\n'
@@ -112,3 +120,34 @@ def test_words_that_close_nothing(check_files, text, severity):
     files = {"run.sh": text % (END % "--deepspeed a.json"), "a.json": GOOD}
     ran = check_files(files, "--format", "concise")
     assert [line.split()[1] for line in ran.out.splitlines() if "ZP853" in line] == ([severity] if severity else [])
+
+
+INNER = "while [ $# -gt 0 ]; do case $1 in --gpus) GPUS=$2; shift 2;; --cfg) CFG=$2; shift 2;; esac; done\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "code"),
+    [
+        ({"run.sh": "bash sub.sh --gpus 3 --cfg a.json\n", "sub.sh": INNER + "torchrun --nproc_per_node 2 t.py --deepspeed $CFG\n"}, 2),
+        ({"run.sh": "f() { n=$1; shift; torchrun --nproc_per_node 2 t.py --deepspeed $1; }\nf exp b.json\n"}, 1),
+        ({"run.sh": "bash sub.sh --deepspeed b.json --bf16\n", "sub.sh": 'torchrun --nproc_per_node 2 t.py "$@"\n'}, 1),
+        ({"run.sh": "M=a\nif [ $M = b ]; then\nrun\nfi\nrun() {\n" + END % "--deepspeed b.json" + "}\n" + END % "--deepspeed a.json"}, 0),
+        ({"run.sh": "C=a.json\nuse_b() { C=b.json; }\nM=a\nif [ $M = b ]; then\nuse_b\nfi\n" + END % "--deepspeed $C"}, 0),
+        ({"run.sh": "C=a.json\nsource lib.sh\n" + END % "--deepspeed $C", "lib.sh": "use_b() {\n  C=b.json\n}\n"}, 0),
+        ({"run.sh": "C=a.json\nsource common.sh\n", "common.sh": "C=${C:-b.json}\n" + END % "--deepspeed $C"}, 2),
+        ({"run.sh": "cp b.json $OUT/d.json\n" + END % "--deepspeed $CONFIGS/d.json"}, 2),
+        ({"run.sh": 'cp t.json d.json\nif [ "$1" = x ]; then\n  sed -i s/M/3/ d.json\nfi\n' + END % "--deepspeed d.json", "t.json": GOOD}, 2),
+        ({"run.sh": "sed 's/\\<M\\>/4/' t.json > d.json\n" + END % "--deepspeed d.json", "t.json": GOOD.replace("4,", "M,")}, 2),
+        ({"run.sh": "sed 's/[a-z]*/2/g' t.json > d.json\n" + END % "--deepspeed d.json", "t.json": GOOD}, 2),
+        ({"run.sh": 'echo -e "{\\n\\"train_batch_size\\": 7}" > d.json\n' + END % "--deepspeed d.json"}, 2),
+        ({"run.sh": "sed s/4,/3,/ a.json > d.tmp && mv d.tmp d.json\n" + END % "--deepspeed d.json"}, 1),
+        ({"run.sh": 'A=("")\nif [ -n "$1" ]; then A=(torchrun --nproc_per_node 2 t.py --deepspeed b.json); fi\n"${A[@]}"\n'}, 1),
+        ({"run.sh": "A=1+2\nB=$((A*2))\ntorchrun --nproc_per_node $B t.py --deepspeed a.json\n"}, 0),
+        ({"run.sh": END % "--deepspeed /data/other/b.json"}, 2),
+    ],
+)  # fmt: skip
+def test_what_a_shell_does(check_files, files, code):
+    """Each run in bash 5.2; where the text alone does not tell, exit code 2."""
+    ran = check_files({**files, "a.json": GOOD, "b.json": BAD}, *CONCISE)
+    assert ran.code == code, ran.out + ran.err
+    assert "Traceback" not in ran.err

@@ -29,6 +29,8 @@ TAG = "__float__"
 """transformers 5 writes {"__float__": "Infinity"} (configuration_utils.py:_encode_special_floats)."""
 
 
+SHORTEST = 3
+"""Parts of a path with one folder: /tmp/ds.json."""
 LONGEST_END = 6
 """Parts of a path of another machine that are looked for here."""
 GZIP, RECORDING = b"\x1f\x8b", b'{"zeroplan_trace"'
@@ -49,13 +51,14 @@ def is_recording(path: Path) -> bool:
 def beside(path: str, named: str) -> tuple[str, ...]:
     """Where a file may be that another one names: as seen from that, from here, which is what Accelerate does, or from
     a folder between that and the root of its repository, where people start their runs. A path from the root of another
-    machine may end in one below such a folder: /home/me/clone/configs/ds.json, or be its name alone: /tmp/ds.json.
+    machine may end in one below such a folder: /home/me/clone/configs/ds.json, or be its name alone, of /tmp/ds.json.
     """
     folder, name = Path(path).parent, Path(named)
     if name.is_absolute():
         first = max(2, len(name.parts) - LONGEST_END)
         ends = [Path(*name.parts[at:]) for at in range(first, len(name.parts) - 1)]
-        return str(name), *_in_project(folder, ends, 0), str(folder / name.name)
+        alone = (str(folder / name.name),) if len(name.parts) == SHORTEST else ()
+        return str(name), *_in_project(folder, ends, 0), *alone
     names = [name] if len(name.parts) > 1 else []
     return str(folder / name), str(name), *_in_project(folder, names, 1)
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 CALL, ARGUMENT = "from_pretrained", "device_map"
+OTHERS = re.compile(r"Tokenizer|Processor|Extractor|Config")
+"""What has no weights."""
 BEFORE = re.compile(
     r"\w*TrainingArguments|parse_args_into_dataclasses|parse_args_and_config|Accelerator|HfDeepSpeedConfig"
 )
 """Calls behind which transformers knows of stage 3."""
-TRAINS = ("main", "train", "run", "sft")
-"""Functions of a script whose lines run as it trains."""
 
 
 class DeviceMap(NamedTuple):
@@ -41,7 +41,7 @@ def _calls(tree: ast.Module, options: Mapping[str, object]) -> Iterator[tuple[in
     """The line of each, and whether it surely is reached."""
     values = {target.id: node.value for node in ast.walk(tree) if isinstance(node, ast.Assign)
               for target in node.targets if isinstance(target, ast.Name)}  # fmt: skip
-    reached = set(_reached(tree.body))
+    reached = _reached(tree)
     first = min((node.lineno for node in reached if isinstance(node, ast.Call) and BEFORE.fullmatch(_called(node))),
                 default=None)  # fmt: skip
     for node, value in _stated(tree):
@@ -55,11 +55,17 @@ def _calls(tree: ast.Module, options: Mapping[str, object]) -> Iterator[tuple[in
 def _stated(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Calls and dicts with such an argument, and its value: a dict may be unfolded in a call."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _called(node) == CALL:
+        if isinstance(node, ast.Call) and _called(node) == CALL and not OTHERS.search(_owner(node)):
             yield from ((node, one.value) for one in node.keywords if one.arg == ARGUMENT)
         elif isinstance(node, ast.Dict):
             named = zip(node.keys, node.values, strict=True)
             yield from ((node, value) for key, value in named if getattr(key, "value", "") == ARGUMENT)
+
+
+def _owner(call: ast.Call) -> str:
+    """Whose method it is: AutoTokenizer, of AutoTokenizer.from_pretrained."""
+    value = getattr(call.func, "value", None)
+    return str(getattr(value, "attr", getattr(value, "id", "")))
 
 
 def _called(call: ast.Call) -> str:
@@ -71,12 +77,29 @@ def _places(value: object) -> bool:
     return isinstance(value, str) and value.lower() not in ("", "none", "null")
 
 
-def _reached(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """What is in no condition, loop or function but those that train; of `if __name__ == "__main__"` all."""
+def _reached(tree: ast.Module) -> set[ast.AST]:
+    """What runs whatever is asked for: the lines of the module in no condition or loop, and of functions that such
+    lines call.
+    """
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    reached, waiting, seen = set[ast.AST](), [tree.body], set[str]()
+    while waiting:
+        plain = set(_plain(waiting.pop()))
+        reached |= plain
+        names = {_called(node) for node in plain if isinstance(node, ast.Call)} & functions.keys() - seen
+        seen |= names
+        waiting += [functions[name].body for name in names]
+    return reached
+
+
+def _plain(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """What is in no condition, loop or function; of `if __name__ == "__main__"` all."""
     for node in body:
-        trains = isinstance(node, ast.FunctionDef) and node.name.startswith(TRAINS)
-        is_main = isinstance(node, ast.If) and "__name__" in ast.dump(node.test)
-        if isinstance(node, ast.FunctionDef | ast.If | ast.With) and (trains or is_main or isinstance(node, ast.With)):
-            yield from _reached(node.body)
+        if isinstance(node, ast.With) or (isinstance(node, ast.If) and _is_main(node.test)):
+            yield from _plain(node.body)
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return):
             yield from ast.walk(node)
+
+
+def _is_main(test: ast.expr) -> bool:
+    return any(getattr(node, "id", "") == "__name__" for node in ast.walk(test))

@@ -83,8 +83,10 @@ def with_imported(script: tuple[str, str], beside: Beside) -> Iterator[tuple[str
     yield script
     folder = posixpath.dirname(name)
     for module in islice(IMPORTED.findall(text), MOST_IMPORTED):
-        file = f"{module.replace('.', '/')}{PYTHON}"
-        for each in dict.fromkeys((posixpath.join(folder, file), file)):
+        own = module.lstrip(".")
+        above, file = "../" * (len(module) - len(own) - 1), f"{own.replace('.', '/')}{PYTHON}"
+        near = posixpath.normpath(posixpath.join(folder, above, file))
+        for each in dict.fromkeys((near, file)):
             if (imported := read_beside(each, beside)) is not None:
                 yield imported
 

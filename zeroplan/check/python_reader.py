@@ -7,6 +7,7 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from zeroplan.check.arguments import DEFAULTS, Arguments
@@ -217,6 +218,8 @@ class _Reader:
         self.starts = [0]
         for line, end in zip(self.lines, [*parts[1::2], ""], strict=True):
             self.starts.append(self.starts[-1] + len(line) + len(end))
+        self.texts: dict[int, str] = {}
+        """What expressions stand for, by their ids."""
         self.unknown: list[tuple[int, str]] = []
         self.shares: list[tuple[int, int, str]] = []
 
@@ -237,10 +240,11 @@ class _Reader:
         """A text that stands there, or that a name of the module or the default of an argument stands for, and the one
         of a condition that has no other; "" for anything else.
         """
-        try:
-            return self._text_of(node)
-        except RecursionError:  # a name that stands for itself
-            return ""
+        if id(node) not in self.texts:
+            self.texts[id(node)] = ""  # of a name that stands for itself
+            with suppress(RecursionError):
+                self.texts[id(node)] = self._text_of(node)
+        return self.texts[id(node)]
 
     def _text_of(self, node: ast.expr) -> str:
         if isinstance(node, ast.Name):

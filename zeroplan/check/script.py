@@ -47,6 +47,10 @@ NO_BATCH, BATCH = "ZP203", ("train_batch_size", "train_micro_batch_size_per_gpu"
 WRITTEN_VALUE = re.compile(r'"\w+": ([\w.]+)')
 NOT_TAKEN = "a run in a branch that the script's own variables do not take"
 NO_CONFIG = "a script that gives no DeepSpeed config to a training run"
+Visit = tuple[str, frozenset[tuple[str, str]]]
+"""A script, and what it is handed on."""
+MOST_SEEN, LARGEST = 40, 100_000
+"""Scripts that one starts, and these in turn, and letters of each."""
 NOTHING: Mapping[str, str] = MappingProxyType({})
 DEEPEST = 2
 """Scripts that start one another."""
@@ -60,11 +64,12 @@ WITHOUT_CONFIG = {
 
 def started(
     name: str, text: str, setting: Setting, beside: Beside, made: Made, above: tuple[str, ...] = (),
-    handed: Mapping[str, str] = NOTHING,
+    handed: Mapping[str, str] = NOTHING, seen: set[Visit] | None = None,
 ) -> CheckedFiles:  # fmt: skip
     """The configs that a script gives to the training runs that it starts, with what it states of each. `above`: the
-    scripts that start it; `handed`: what the last of them hands on.
+    scripts that start it; `handed`: what the last of them hands on; `seen`: scripts that were looked at, with that.
     """
+    seen = set() if seen is None else seen
     checked, left_out, others = CheckedFiles(texts={name: text}), list[tuple[str, str]](), list[OtherKindError]()
     document = Document(name, text, ValueNode(0, len(text), members=[]))
     for launch in launches(name, text, beside, handed):
@@ -86,15 +91,14 @@ def started(
         checked.findings += [placed(document, hit) for hit in hits]
     runs = [*started_scripts(text, name, handed, beside)] if len(above) < DEEPEST else []
     for script in runs:
-        inner = _started_there(name, script, setting, beside, made, above)
+        inner = _started_there(name, script, setting, beside, made, above, seen)
         checked.findings += [one for one in inner.findings if one not in checked.findings]
         checked.texts |= inner.texts
         checked.notes += [note for note in inner.notes if note not in checked.notes]
     if len(checked.texts) == 1 and not checked.notes and not any(one.severity == ERROR for one in checked.findings):
         if others and not left_out:
             raise others[0]
-        run = next((script for script in runs if not script.is_sourced), None)
-        none = NO_CONFIG if run is None else f"a script that starts {named(run.name)}, which may give one"
+        none = f"a script that starts {named(runs[0].name)}, which may give one" if runs else NO_CONFIG
         own = next((said for module, said in WITHOUT_CONFIG.items() if module in text), none)
         place, found = left_out[0] if left_out else (name, own)
         raise SpecError(place, found, SCRIPTS)
@@ -104,15 +108,19 @@ def started(
 
 
 def _started_there(
-    name: str, script: StartedScript, setting: Setting, beside: Beside, made: Made, above: tuple[str, ...]
+    name: str, script: StartedScript, setting: Setting, beside: Beside, made: Made, above: tuple[str, ...],
+    seen: set[Visit],
 ) -> CheckedFiles:  # fmt: skip
     """What another script starts that this one does; nothing where it is not there, or starts nothing with a config."""
     file = read_beside(script.name, within(script.folder, beside))
-    if file is None or file[0] in (name, *above):
+    file = None if file is None or len(file[1]) > LARGEST else file
+    visit = None if file is None else (file[0], frozenset(script.handed.items()))
+    if file is None or visit is None or file[0] in (name, *above) or visit in seen or len(seen) >= MOST_SEEN:
         return CheckedFiles()
+    seen.add(visit)
     with suppress(SpecError):
         inner = within(script.folder, beside)
-        checked = started(*file, setting, inner, made, (*above, name), script.handed)
+        checked = started(*file, setting, inner, made, (*above, name), script.handed, seen)
         checked.notes.insert(0, f"{name} starts {file[0]}")
         return checked
     return CheckedFiles()

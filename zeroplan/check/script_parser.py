@@ -77,7 +77,7 @@ def _name(call: ast.Call) -> str:
 
 
 ACCELERATOR = re.compile(r"\bAccelerator\((?:[^()]|\([^()]*\))*?\bgradient_accumulation_steps\s*=\s*([\w.]+)")
-CLIPS = re.compile(r"\baccelerator\.clip_grad_norm_\((?:[^()]|\([^()]*\))*?(?:,|\bmax_norm\s*=)\s*([\w.]+)\s*,?\s*\)")
+CLIPS = re.compile(r"\baccelerator\.clip_grad_norm_\((?:[^(),]|\([^()]*\))*,\s*(?:max_norm\s*=\s*)?([\w.]+)\s*[,)]")
 COMMENT = re.compile(r"#[^\n]*")
 DEFAULT = r"add_argument\(\s*[\"']--{}[\"'][^)]*?\bdefault\s*=\s*(\d+)"
 

@@ -15,9 +15,11 @@ REPEATED = 2
 FLAGS = re.compile(r"g?(?=\s*(?:[;\n]|$))")
 PIECE = re.compile(
     r"(?P<piece>\.|\\s|\[(?P<inside>\^?(?:\[:(?:space|digit|alpha|alnum):\]|[^\[\]\\])+)\])(?P<times>\*|\\?\+)?"
-    r"|\\(?P<escaped>[^\w\s(){}|+?])|(?P<plain>[^\\*\[])"
+    r"|\\(?P<escaped>[^\w\s(){}|+?<>'`])|(?P<plain>[^\\*\[])"
 )
 CLASSES = {"[:space:]": r"\s", "[:digit:]": "0-9", "[:alpha:]": "a-zA-Z", "[:alnum:]": "a-zA-Z0-9"}
+OTHER = re.compile(r"\\[^\W_nN]|\\N")
+"""What a replacement may have beside letters, & and a new line."""
 TWICE = re.compile(r"&&|\|\||~~|--")
 """What a list of letters may mean otherwise in Python."""
 EXTENDED = frozenset("(){}|+?")
@@ -32,7 +34,7 @@ def substituted(text: str, script: str, *, extended: bool = False) -> str | None
         return None
     for command in _commands(script):
         pattern = None if command is None else _pattern(command[0], extended=extended)
-        if command is None or pattern is None:
+        if command is None or pattern is None or (command[2] and pattern.match("")) or OTHER.search(command[1]):
             return None
         lines = text.split("\n")
         if max(map(len, lines)) > LONGEST_LINE:

@@ -38,8 +38,7 @@ def commands(
     variables = Variables({**(stated or {}), **handed})
     variables.exported |= dict.fromkeys(handed)
     for command in ShellScript(variables, text, watched, read).commands():
-        for words in alternatives(command.words):
-            yield command._replace(words=words)
+        yield from (command._replace(words=words) for words in alternatives(command.words) if words)
 
 
 def inner_commands(command: Command, watched: Collection[str]) -> Iterator[Command]:

@@ -28,7 +28,7 @@ def _choices(several: Mapping[int, Sequence[str]]) -> Iterator[dict[int, str]]:
     """A value of each: those with as many values change together, as the branches of one condition set them, and of two
     that add the same option one is there alone.
     """
-    values = {at: [text for text in texts if text] or [""] for at, texts in several.items()}
+    values = {at: [text for text in texts if _parts(text)] or [""] for at, texts in several.items()}
     options = {at: _parts(own[0])[:1] for at, own in values.items()}
     rivals = [at for at in several if options[at] in [options[other] for other in several if other < at]]
     first = {at: own[0] for at, own in values.items() if at not in rivals} | dict.fromkeys(rivals, "")

@@ -50,28 +50,38 @@ class Branches:
         """Of each, whether a branch of it surely is taken that came before the one that the command is in."""
         self._now: list[bool | None] = []
         """Whether the condition of that one holds."""
+        self._left_out: list[bool] = []
+        """Whether that one never runs, or one around it."""
         self._is_stated = False
         """Whether the command before was the condition itself."""
 
     @property
     def is_left_out(self) -> bool:
         """Whether a command here never runs."""
-        return any(taken is True or now is False for taken, now in zip(self._taken, self._now, strict=True))
+        return bool(self._left_out) and self._left_out[-1]
 
     def follow(self, keyword: str, condition: Callable[[], bool | None]) -> None:
         """Follow a command by its first word; `condition`: whether what is behind `if`, or `elif`, holds. More commands
         than one before `then` do not tell.
         """
         if self._is_stated and keyword != "then" and self._now:
-            self._now[-1] = None
+            self._set(None)
         self._is_stated = keyword in ("if", "elif")
         if keyword == "if":
-            self._now.append(None if self.is_left_out else condition())
+            now = None if self.is_left_out else condition()
             self._taken.append(False)
+            self._now.append(now)
+            self._left_out.append(False)
+            self._set(now)
         elif keyword in ("elif", "else") and self._now:
             taken, now = self._taken[-1], self._now[-1]
             self._taken[-1] = True if taken or now else None if None in (taken, now) else False
-            self._now[-1] = condition() if keyword == "elif" else None
+            self._set(condition() if keyword == "elif" else None)
         elif keyword == "fi" and self._now:
-            self._taken.pop()
-            self._now.pop()
+            for each in (self._taken, self._now, self._left_out):
+                each.pop()
+
+    def _set(self, now: bool | None) -> None:
+        self._now[-1] = now
+        around = self._left_out[-2] if len(self._left_out) > 1 else False
+        self._left_out[-1] = around or self._taken[-1] is True or now is False

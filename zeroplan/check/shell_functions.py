@@ -28,15 +28,13 @@ class Function(NamedTuple):
     end: int
 
 
-def functions(text: str) -> dict[str, Function]:
-    """Those of a script by name, none within another, and the last of one name."""
-    every, end = dict[str, Function](), 0
+def functions(text: str) -> list[Function]:
+    """Those of a script in order, none within another."""
+    every, end = list[Function](), 0
     for match in DEFINED.finditer(text):
-        if match.start() < end:
-            continue
-        end = _end(text, match)
-        name = match[2] or match[3]
-        every[name] = Function(name, match.start(), match.end(), end)
+        if match.start() >= end:
+            end = _end(text, match)
+            every.append(Function(match[2] or match[3], match.start(), match.end(), end))
     return every
 
 
@@ -44,10 +42,8 @@ def _end(text: str, match: re.Match[str]) -> int:
     """Where its bracket closes: on a line that is as far in as the definition, or else by count."""
     line = text.find("\n", match.end())
     is_of_one_line = text[match.end() : line if line >= 0 else len(text)].strip() not in ("", "\\")
-    close = re.compile(rf"^{match[1]}\}}", re.MULTILINE).search(text, match.end())
-    if close is None or is_of_one_line:
-        return behind_brackets(text, match.end() - 1) - 1
-    return close.start()
+    close = None if is_of_one_line else re.compile(rf"^{match[1]}\}}", re.MULTILINE).search(text, match.end())
+    return behind_brackets(text, match.end() - 1) - 1 if close is None else close.start()
 
 
 @contextmanager

@@ -105,13 +105,19 @@ def worked_out(text: str, value: Callable[[str], str | None]) -> int | None:
     """Whole numbers and names of such, with brackets and + - * / %; None for anything else, and for a number that is
     longer than a script means. `value`: what a name stands for.
     """
-    named = NAMED.sub(lambda match: value(match[1]) or UNSTATED, text)
+    named = NAMED.sub(lambda match: _value(match, value), text)
     if len(named) > LONGEST or not SUM.fullmatch(named) or "**" in named or "//" in named:
         return None
     try:
         return _result(ast.parse(named.strip(), mode="eval").body)
     except (SyntaxError, ZeroDivisionError):
         return None
+
+
+def _value(match: re.Match[str], value: Callable[[str], str | None]) -> str:
+    """A name's text behind $; the number that it is, where it stands alone."""
+    text = value(match[1]) or UNSTATED
+    return text if match[0].startswith("$") or is_number(text) else UNSTATED
 
 
 def _result(node: ast.AST) -> int | None:

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import NamedTuple
 
 from zeroplan.check.shell_conditions import Branches, holds
-from zeroplan.check.shell_functions import functions, handed_on
-from zeroplan.check.shell_variables import LONGEST, SEPARATOR, UNKNOWN, Variables, Word, word_of
+from zeroplan.check.shell_functions import Function, functions, handed_on
+from zeroplan.check.shell_variables import LONGEST, NAME, SEPARATOR, UNKNOWN, State, Variables, Word, word_of
 from zeroplan.check.shell_words import RawWord, raw_commands, raw_words
 
 ASSIGNED = re.compile(r"(\w+)(\+?)=")
@@ -29,8 +31,16 @@ DEEPEST = 3
 """Files that read one another, and functions that call one another."""
 MOST_VALUES = 12
 """Values of one variable that are told apart."""
-MOST_WORDS = 50_000
-"""Words of a script that are looked at."""
+MOST_WORDS, MOST_CALLS = 50_000, 300
+"""Words of a script that are looked at, and calls of its functions."""
+ASSIGNS = re.compile(r"(?<![\w$])([A-Za-z_]\w*)(?:(?:\+|:)?=|\+\+|--)")
+AT_BEGINNING = re.compile(r"^(?:export[ \t]+|readonly[ \t]+)?([A-Za-z_]\w*)=", re.MULTILINE)
+TAKES = re.compile(r"\b(?:read|for|select|unset|printf|mapfile|readarray|getopts|let)\b[^\n;]*")
+"""Commands that set variables which they name."""
+OPAQUE = re.compile(r"\beval\b|(?:^|[;&|])[ \t]*(?:source|\.)[ \t]+", re.MULTILINE)
+"""What may set any."""
+MOVES, POSITIONAL = re.compile(r"\bshift\b|\bset[ \t]+--"), {*map(str, range(1, 100)), "#", "@", "*"}
+CONDITIONS = ("if", "elif")
 DECLARES = ("export", "local", "declare", "typeset", "readonly")
 PREFIXES = (*DECLARES, "exec", "time", "nohup", "then", "do", "else", "if", "elif", "!", "{")
 """Words in front of a command."""
@@ -60,6 +70,8 @@ class Command(NamedTuple):
     writes: Word | None = None
     """The file that it writes behind > or >>."""
     appends: bool = False
+    is_conditional: bool = False
+    """Whether it is in a condition or a loop."""
     is_left_out: bool = False
     """Whether it is in a branch that the script's own variables do not take."""
 
@@ -74,63 +86,103 @@ class ShellScript:
         self._variables, self._text, self._watched, self._read, self._depth = variables, text, watched, read, depth
         self._spans = _conditional(text)
         self._functions = functions(text)
-        self._room = MOST_WORDS
+        self._named = {one.name: one for one in self._functions}
+        self._handed = frozenset(variables.values)
+        """Names that are set before its first line."""
+        self._is_maybe = False
+        """Whether the function that runs may not be called."""
+        self._room, self._calls = MOST_WORDS, MOST_CALLS
 
     def commands(self) -> Iterator[Command]:
         """Each command that is no assignment, those of a function where it is called."""
         yield from self._part(0, len(self._text), self._depth)
 
     def _part(self, start: int, end: int, depth: int) -> Iterator[Command]:
-        called, branches = set[str](), Branches()
-        within = [one for one in self._functions.values() if start <= one.start < end]
+        called, branches, before = set[str](), Branches(), None
+        within = [one for one in self._functions if start <= one.start < end]
+        starts = [one.start for one in within]
         for raws in raw_commands(self._text, start, end):
-            if any(one.start <= raws[0].start < one.end for one in within):
+            at = bisect_right(starts, raws[0].start) - 1
+            if at >= 0 and raws[0].start < within[at].end:
                 continue
-            branches.follow(self._text[raws[0].start : raws[0].end], lambda raws=raws: holds(self._texts(raws[1:])))  # type: ignore[misc]
-            command = self._left_out(raws) if branches.is_left_out else self._command(raws)
+            keyword, is_left_out = self._text[raws[0].start : raws[0].end], branches.is_left_out
+            branches.follow(keyword, partial(self._holds, raws))
+            if keyword not in CONDITIONS:
+                is_left_out = branches.is_left_out
+            before = self._entered(before, is_left_out=is_left_out)
+            command = self._command(raws)
             if self._room < 0:
                 return
-            if command is None:
-                continue
-            yield command
-            function = self._functions.get(command.words[0].text or "")
-            if function is not None and depth < DEEPEST:
-                called.add(function.name)
-                every = self._text[raws[0].end : raws[-1].end]
-                with handed_on(self._variables, command.words[1:], every):
-                    yield from self._part(function.body, function.end, depth + 1)
-        for function in within:
-            if function.name not in called:
+            if command is not None:
+                yield command._replace(is_left_out=is_left_out)
+                function = self._named.get(command.words[0].text or "")
+                if function is not None:
+                    called.add(function.name)
+                    yield from () if is_left_out else self._called(function, command, raws, depth)
+        self._entered(before, is_left_out=False)
+        for function in within if self._depth == 0 else ():
+            self._calls -= function.name not in called
+            if function.name not in called and self._calls >= 0:
+                state = self._variables.state()
                 yield from self._part(function.body, function.end, DEEPEST)
+                self._variables.restore(state)
 
-    def _left_out(self, raws: list[RawWord]) -> Command | None:
-        """A command that never runs, and sets nothing."""
-        before = dict(self._variables.values)
-        command = self._command(raws)
-        self._variables.values = before
-        return None if command is None else command._replace(is_left_out=True)
+    def _entered(self, before: State | None, *, is_left_out: bool) -> State | None:
+        """The variables as they were before a branch that is left out, and set to that behind it."""
+        if is_left_out:
+            return self._variables.state() if before is None else before
+        if before is not None:
+            self._variables.restore(before)
+        return None
 
-    def _texts(self, raws: Sequence[RawWord]) -> list[str | None]:
-        """Words of a condition, None for each that follows from more than the script's own lines."""
-        variables, text = self._variables, self._text
-        return [None if variables.is_open(text, raw.start, raw.end) else variables.word(text, raw.start, raw.end).text
-                for raw in raws]  # fmt: skip
+    def _called(self, function: Function, command: Command, raws: list[RawWord], depth: int) -> Iterator[Command]:
+        """The commands of a function, with what a call hands on to it."""
+        self._calls -= 1
+        if depth >= DEEPEST or self._calls < 0:
+            return
+        is_maybe, self._is_maybe = self._is_maybe, command.is_conditional
+        with handed_on(self._variables, command.words[1:], self._text[raws[0].end : raws[-1].end]):
+            yield from self._part(function.body, function.end, depth + 1)
+        self._is_maybe = is_maybe
+
+    def _holds(self, raws: Sequence[RawWord]) -> bool | None:
+        """Whether a condition does, by what the script's own lines alone decide: variables that one line sets, at its
+        beginning, and arguments that nothing moves.
+        """
+        variables, text, words = self._variables, self._text, raws[1:]
+        names = {match[1] or (match[2] or "") for raw in words for match in NAME.finditer(text, raw.start, raw.end)}
+        if not names <= self._decided or any(variables.is_open(text, raw.start, raw.end) for raw in words):
+            return None
+        return holds([variables.word(text, raw.start, raw.end).text for raw in words])
+
+    @cached_property
+    def _decided(self) -> set[str]:
+        """Names of variables whose values no condition, loop, function or other file changes."""
+        text = self._text
+        if OPAQUE.search(text):
+            return set()
+        counted = Counter(match[1] for match in ASSIGNS.finditer(text))
+        taken = {name for match in TAKES.finditer(text) for name in re.findall(r"\w+", match[0])}
+        lines = {name for name in AT_BEGINNING.findall(text) if counted[name] == 1}
+        handed = {name for name in self._handed if not counted[name]}
+        return (lines | handed) - taken - (POSITIONAL if MOVES.search(text) else set())
 
     def _command(self, raws: list[RawWord]) -> Command | None:
         """What these words do; None where they only set variables."""
         variables = self._variables
         here = next((self._here(raw) for raw in raws if raw.is_here), None)
         own = [raw for raw in raws if not raw.redirected]
-        words, before, exports = self._words(own, is_conditional=self._is_conditional(raws[0].start))
-        self._room -= len(words)
+        is_conditional = self._is_maybe or self._is_conditional(raws[0].start)
+        words, before, exports = self._words(own, is_conditional=is_conditional)
+        self._room -= len(raws)
         command = None
         if words and self._room >= 0:
-            self._follow(words, here)
+            self._follow(words, here, is_conditional=is_conditional)
             exported = variables.exports(before) if any(map(_is_of_a_shell, words)) else {}
             command = Command(
                 words, variables.environment(self._watched, before), variables.folder, exported, here,
                 self._redirected(raws, READS), self._redirected(raws, WRITES),
-                any(raw.redirected in APPENDS for raw in raws),
+                any(raw.redirected in APPENDS for raw in raws), is_conditional,
             )  # fmt: skip
         if exports:
             names = [*before, *(word.text for word in words if word.text)]
@@ -142,13 +194,18 @@ class ShellScript:
         at = bisect_right(self._spans, (start, len(self._text))) - 1  # they follow one another
         return at >= 0 and start < self._spans[at][1]
 
-    def _follow(self, words: Sequence[Word], here: Word | None) -> None:
+    def _follow(self, words: Sequence[Word], here: Word | None, *, is_conditional: bool) -> None:
         """What a command changes of the variables and the folder."""
         variables, name = self._variables, words[0].text or ""
         if name in SETTING:
             _set(variables, words, here)
         elif COUNTED.match(name):
             variables.forget(words[:1])
+        elif name == "shift":
+            count = words[1].text if words[1:] else "1"
+            variables.shift(int(count) if count and count.isdecimal() and not is_conditional else None)
+        elif name == "set" and [word.text for word in words[1:2]] == ["--"]:
+            variables.shift(None)
         elif name in ("cd", "pushd"):
             variables.enter(words[1:])
         elif words[1:] and name in ("source", ".") and words[1].text and self._depth < DEEPEST:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from zeroplan.check.shell_output import SimpleCommand, output, worked_out
 from zeroplan.check.shell_words import behind_brackets, closing, raw_commands
 
+EVERY = ("@", "*")
+"""Names of all arguments."""
 SEVERAL = re.compile(r"\$\{?(\w+|[@*])(\[[@*]\])?\}?")
 NAME = re.compile(r"\$(?:(\w+|[#?@*$!-])|\{((?:[^{}]|\$\{[^{}]*\})*)\})")
 USUAL = re.compile(r"(\w+):?(-|=)(.*)", re.DOTALL)
@@ -57,11 +59,18 @@ def word_of(text: str, start: int, end: int) -> Word:
     return Word(None, start, end, text) if UNKNOWN in text else Word(text, start, end)
 
 
+State = tuple[dict[str, list[Word]], set[str], dict[str, None], str]
+"""Values, names that are open, names that are exported, and the folder."""
+
+
 class Variables:
     """What the script has set so far."""
 
     def __init__(self, stated: Mapping[str, str]) -> None:
-        self.values: dict[str, list[Word]] = {name: [word_of(value, 0, 0)] for name, value in stated.items()}
+        self.values: dict[str, list[Word]] = {
+            name: [word_of(part, 0, 0) for part in value.split(SEPARATOR)] if name in EVERY else [word_of(value, 0, 0)]
+            for name, value in stated.items()
+        }
         self.open: set[str] = set()
         """Names whose values a condition, or the environment, may decide."""
         self.exported: dict[str, None] = {}
@@ -69,6 +78,28 @@ class Variables:
         self.folder = ""
         """Where commands are started, seen from where the script is."""
         self._depth = 0
+
+    def state(self) -> State:
+        """What `restore` sets again."""
+        return dict(self.values), set(self.open), dict(self.exported), self.folder
+
+    def restore(self, state: State) -> None:
+        """Set all as it was."""
+        self.values, self.open, self.exported, self.folder = state
+
+    def shift(self, count: int | None) -> None:
+        """Move the arguments by so many; None: by how many is not known."""
+        numbers = sorted((name for name in self.values if name.isdigit() and name != "0"), key=int)
+        before = [self.values.pop(name) for name in numbers]
+        every = self.values.get("@")
+        if count is None:
+            moved = (*numbers, *EVERY, "#") if every is not None else numbers
+            self.values |= {name: [Word(None, 0, 0)] for name in moved}
+            return
+        self.values |= {str(at): value for at, value in enumerate(before[count:], 1)}
+        if every is not None:
+            left = every[count:]
+            self.values |= {"@": left, "*": left, "#": [Word(str(len(left)), 0, 0)]}
 
     def forget(self, words: Collection[Word]) -> None:
         """Count the variables that a command such as `read` names as not known."""

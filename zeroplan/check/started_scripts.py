@@ -11,11 +11,10 @@ from zeroplan.check.document import Beside
 from zeroplan.check.launch_files import sourced
 from zeroplan.check.shell import commands, inner_commands
 from zeroplan.check.shell_script import SCRIPTS, SHELLS, Command
-from zeroplan.check.shell_variables import UNKNOWN, Word
+from zeroplan.check.shell_variables import SEPARATOR, UNKNOWN, Word
 
-SOURCES = ("source", ".")
 STARTERS = (
-    *SHELLS, *SOURCES, "srun", "sbatch", "qsub", "nohup", "env", "timeout", "ssh", "mpirun", "mpiexec", "ds_ssh",
+    *SHELLS, "srun", "sbatch", "qsub", "nohup", "env", "timeout", "ssh", "mpirun", "mpiexec", "ds_ssh",
     "pdsh", "sudo", "singularity", "apptainer", "docker",
 )  # fmt: skip
 """Commands that start a script which is one of their words."""
@@ -38,8 +37,6 @@ class StartedScript(NamedTuple):
     """Where it is started, seen from where the script is that starts it."""
     handed: Mapping[str, str]
     """Its arguments, by their numbers, and the variables that it has; `UNKNOWN` for a part that no line sets."""
-    is_sourced: bool
-    """Whether it runs as a part of the script, which mostly sets variables."""
 
 
 def of_itself(name: str) -> dict[str, str]:
@@ -62,9 +59,10 @@ def _started(command: Command) -> StartedScript | None:
         return None
     name = words[at].pieces.rpartition(UNKNOWN)[2].lstrip("/") if words[at].text is None else words[at].text or ""
     handed = {**command.exported, **_arguments(command.words[at + 1 :])}
-    return StartedScript(posixpath.normpath(name), words[at].start, command.folder, handed, first in SOURCES)
+    return StartedScript(posixpath.normpath(name), words[at].start, command.folder, handed)
 
 
 def _arguments(words: Sequence[Word]) -> dict[str, str]:
     numbered = {str(number): word.pieces for number, word in enumerate(words, 1)}
-    return {**numbered, "#": str(len(words)), "@": " ".join(numbered.values()), "*": " ".join(numbered.values())}
+    every = SEPARATOR.join(numbered.values())
+    return {**numbered, "#": str(len(words)), **({"@": every, "*": every} if words else {})}

@@ -19,6 +19,7 @@ PLACEHOLDER = "?"
 """Stands for what is not known in the name of a file that is written, as a job's number."""
 MOST_FILES, MOST_LETTERS = 5, 1_000_000
 """Files that one `sed -i` is followed in, and letters that all are."""
+ECHO = ("-e", "-n", "-ne", "-en")
 PIPED = re.compile(r"(?<!\|)\|&?\s*$")
 
 
@@ -50,7 +51,7 @@ class WrittenFiles:
 
     def get(self, word: Word | None) -> WrittenFile | None:
         """The file that a word names, where the script writes one of this name."""
-        return None if word is None else self._files.get(_key(word))
+        return None if word is None or not _key(word) else self._files.get(_key(word))
 
     def file(self, written: WrittenFile) -> tuple[str, str] | None:
         """Name and text; None where the words of the script do not decide it."""
@@ -68,7 +69,7 @@ class WrittenFiles:
 
     def _is_partly(self, word: Word) -> bool:
         shown = _shown(word).rpartition("=")[2]
-        return word.text is None and shown != PLACEHOLDER and posixpath.normpath(shown) in self._files
+        return word.text is None and not shown.startswith(PLACEHOLDER) and posixpath.normpath(shown) in self._files
 
     def beside(self, name: str) -> tuple[str, str] | None:
         """A file as a command has it that comes now."""
@@ -87,17 +88,17 @@ class WrittenFiles:
         elif command.reads is not None:
             piped = self._read(command.reads)
         self._piped = None
-        if name == "cp" and len(operands) == 2:
-            self._copy(*operands)
+        if name in ("cp", "mv") and len(operands) == 2:
+            self._copy(*operands, is_sure=not command.is_conditional)
         elif name == "sed" and _in_place(operands):
-            self._edit(operands)
+            self._edit(operands, is_sure=not command.is_conditional)
         elif (written := self._output(name, operands, piped)) is not None:
             if name == "tee" and len(operands) == 1:
                 target = operands[0]
             if target is None:
                 self._piped = written
             else:
-                self._write(target, written, appends=command.appends)
+                self._write(target, written, appends=command.appends, is_sure=not command.is_conditional)
         elif target is not None and _key(target) in self._files:
             self._files[_key(target)] = WrittenFile(_shown(target), Word(None, 0, 0))
 
@@ -111,8 +112,10 @@ class WrittenFiles:
     def _output(self, name: str, operands: Sequence[Word], piped: WrittenFile | None) -> WrittenFile | None:
         """What a command writes to where its output goes; None where its words do not tell."""
         if name == "echo" and operands:
-            words = [word for word in operands if word.text not in ("-e", "-n")]
-            return WrittenFile("echo", word_of(" ".join(word.pieces for word in words), 0, 0))
+            words = [word for word in operands if word.text not in ECHO]
+            text = " ".join(word.pieces for word in words)
+            is_plain = "\\" not in text or not any("e" in (word.text or "") for word in operands if word.text in ECHO)
+            return WrittenFile("echo", word_of(text, 0, 0) if is_plain else Word(None, 0, 0))
         if name in ("cat", "tee"):
             return piped if not operands or name == "tee" else self._read(operands[0]) if len(operands) == 1 else None
         if name == "sed":
@@ -123,18 +126,21 @@ class WrittenFiles:
             return WrittenFile(_by_sed(source.name), self._edited(source.content, operands))
         return None
 
-    def _copy(self, source: Word, target: Word) -> None:
+    def _copy(self, source: Word, target: Word, *, is_sure: bool) -> None:
         file = self._read(source)
-        if file is not None:
+        if file is not None and (is_sure or _key(target) not in self._files):
             self._files[_key(target)] = file
+        elif _key(target) in self._files:
+            self._files[_key(target)] = WrittenFile(_shown(target), Word(None, 0, 0))
 
-    def _edit(self, operands: Sequence[Word]) -> None:
+    def _edit(self, operands: Sequence[Word], *, is_sure: bool) -> None:
         """`sed -i`: the file is another from here on, also where the script did not write it."""
         _scripts, files = _sed_words(operands)
         for word in files[:MOST_FILES]:
             file = self._read(word)
             if file is not None:
-                self._files[_key(word)] = WrittenFile(_by_sed(file.name), self._edited(file.content, operands))
+                content = self._edited(file.content, operands) if is_sure else Word(None, 0, 0)
+                self._files[_key(word)] = WrittenFile(_by_sed(file.name), content)
 
     def _edited(self, content: Word, operands: Sequence[Word]) -> Word:
         """A text as `sed` leaves it; not known where it does more than put other letters in."""
@@ -143,21 +149,24 @@ class WrittenFiles:
         text: str | None = content.pieces
         for script in scripts:
             self._room -= len(text or "")
-            text = None if text is None or self._room < 0 else substituted(text, script.pieces, extended=extended)
+            is_followed = text is not None and self._room >= 0 and script.pieces != UNKNOWN
+            text = substituted(text or "", script.pieces, extended=extended) if is_followed else None
         return Word(None, 0, 0) if text is None else word_of(text, 0, 0)
 
-    def _write(self, target: Word, written: WrittenFile, *, appends: bool) -> None:
-        if target.pieces in ("", UNKNOWN) or target.text == "/dev/null":
+    def _write(self, target: Word, written: WrittenFile, *, appends: bool, is_sure: bool) -> None:
+        if not target.pieces or not _key(target) or target.text == "/dev/null":
             return
         name = f"{_shown(target)} of {written.name}" if written.name == "a here-document" else written.name
         name, before = _shown(target) if written.name == "echo" else name, self._read(target) if appends else None
         if before is not None:
             name, written = before.name, _joined(before, written)
+            written = written if is_sure else WrittenFile(name, Word(None, 0, 0))
         self._files[_key(target)] = WrittenFile(name, written.content)
 
 
 def _key(word: Word) -> str:
-    return posixpath.normpath(_shown(word)) if word.pieces != UNKNOWN else ""
+    """What a file is looked up by; "" where its folder is not known, which another's may be."""
+    return "" if word.pieces.startswith((UNKNOWN, f"/{UNKNOWN}")) else posixpath.normpath(_shown(word))
 
 
 def _joined(before: WrittenFile, after: WrittenFile) -> WrittenFile:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from zeroplan.specs.scope import Scope
 
 LARGE = 50_000
-"""Letters of a file that is not looked at again with older releases."""
+"""Letters of a file, and of those that it names, that are not looked at again with older releases."""
 FORMATS = ("full", "concise", "json", "github", "sarif", "markdown", "junit")
 PACKAGES = {"transformers": "transformers", "accelerate": "accelerate", "swift": "ms-swift", "trl": "trl",
             "llama_factory": "llamafactory"}  # fmt: skip
@@ -134,7 +134,8 @@ def _looked_at(
         notes = [*notes, f"what fits is counted as DeepSpeed {DEEPSPEED} holds it"]
     if (older := inputs.setting.upgrades_from) is not None:
         checked = _changes(checked, _checked(path, name, text, inputs.of_version(older), []), inputs.setting)
-    elif command.form == "full" and required is None and not inputs.setting.version_is_stated and len(text) < LARGE:
+    elif (command.form == "full" and required is None and not inputs.setting.version_is_stated
+          and sum(map(len, (text, *checked.texts.values()))) < LARGE):  # fmt: skip
         notes += _older_that_takes(chosen, checked, name, lambda older: _checked(
             path, name, text, inputs.of_version(older), []))  # fmt: skip
     return check_fix.Changed(name, text, text, (), chosen.kept(checked.findings), checked.texts,
