@@ -144,6 +144,7 @@ INNER = "while [ $# -gt 0 ]; do case $1 in --gpus) GPUS=$2; shift 2;; --cfg) CFG
         ({"run.sh": 'A=("")\nif [ -n "$1" ]; then A=(torchrun --nproc_per_node 2 t.py --deepspeed b.json); fi\n"${A[@]}"\n'}, 1),
         ({"run.sh": "A=1+2\nB=$((A*2))\ntorchrun --nproc_per_node $B t.py --deepspeed a.json\n"}, 0),
         ({"run.sh": END % "--deepspeed /data/other/b.json"}, 2),
+        ({"run.sh": f"f() {{ shift {'9' * 5000}; shift ²; torchrun --nproc_per_node 2 t.py --deepspeed $1; }}\nf b.json\n"}, 2),
     ],
 )  # fmt: skip
 def test_what_a_shell_does(check_files, files, code):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from zeroplan.check.shell_conditions import Branches, holds
 from zeroplan.check.shell_functions import Function, functions, handed_on
+from zeroplan.check.shell_output import is_number
 from zeroplan.check.shell_variables import LONGEST, NAME, SEPARATOR, UNKNOWN, State, Variables, Word, word_of
 from zeroplan.check.shell_words import RawWord, raw_commands, raw_words
 
@@ -202,8 +203,8 @@ class ShellScript:
         elif COUNTED.match(name):
             variables.forget(words[:1])
         elif name == "shift":
-            count = words[1].text if words[1:] else "1"
-            variables.shift(int(count) if count and count.isdecimal() and not is_conditional else None)
+            count = (words[1].text if words[1:] else "1") or ""
+            variables.shift(int(count) if is_number(count) and not is_conditional else None)
         elif name == "set" and [word.text for word in words[1:2]] == ["--"]:
             variables.shift(None)
         elif name in ("cd", "pushd"):
