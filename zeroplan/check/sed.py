@@ -32,6 +32,7 @@ def substituted(text: str, script: str, *, extended: bool = False) -> str | None
     """
     if len(text) > LONGEST:
         return None
+    text, end = (text[:-1], "\n") if text.endswith("\n") else (text, "")
     for command in _commands(script):
         pattern = None if command is None else _pattern(command[0], extended=extended)
         if command is None or pattern is None or (command[2] and pattern.match("")) or OTHER.search(command[1]):
@@ -41,7 +42,7 @@ def substituted(text: str, script: str, *, extended: bool = False) -> str | None
             return None
         after, count = command[1], 0 if command[2] else 1
         text = "\n".join(pattern.sub(lambda match: _put(after, match[0]), line, count=count) for line in lines)  # noqa: B023
-    return text
+    return text + end
 
 
 def _commands(script: str) -> Iterator[tuple[str, str, bool] | None]:
@@ -91,8 +92,7 @@ def _pattern(expression: str, *, extended: bool) -> re.Pattern[str] | None:
             parts.append(piece + times)
         else:
             letter = match["escaped"] or match["plain"]
-            ends = {0: "^", len(expression) - 1: "$"}
-            is_end = match["escaped"] is None and ends.get(at) == letter
+            is_end = match["escaped"] is None and (letter, at) in (("^", 0), ("$", len(expression) - 1))
             parts.append(letter if is_end else re.escape(letter))
         at = match.end()
     with suppress(re.error):
