@@ -10,11 +10,11 @@ from typing import NamedTuple
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL
 from zeroplan.check.launch_options import options_of
 from zeroplan.check.launcher_parsers import Parsed, parsed
+from zeroplan.check.shell_alternatives import STARTS
 from zeroplan.check.shell_script import Command
 from zeroplan.check.shell_variables import Word
 
-LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "srun", "mpirun", "python", "python3", "swift", "trl",
-             "llamafactory-cli", "axolotl", "accelerate-launch")  # fmt: skip
+LAUNCHERS = (*STARTS, "accelerate-launch", "srun", "mpirun", "python", "python3")
 PYTHON = re.compile(r"python3\.\d+")
 FLAGS = ("-u", "-B", "-O", "-OO", "-s", "-E", "-I")
 """Options of Python's own in front of a module."""

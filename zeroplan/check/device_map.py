@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from zeroplan.check.python_nodes import last_name, parsed
+
 CALL, ARGUMENT = "from_pretrained", "device_map"
 OTHERS = re.compile(r"Tokenizer|Processor|Extractor|Config")
 """What has no weights."""
@@ -29,9 +31,8 @@ def device_map(name: str, text: str, options: Mapping[str, object]) -> DeviceMap
     """The first of a script, `options` being what it is given; None for none, and where no model is placed."""
     if CALL not in text or ARGUMENT not in text:
         return None
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parsed(text)
+    if tree is None:
         return None
     several = sorted(_calls(tree, options), key=lambda one: (not one[1], one[0]))
     return DeviceMap(f"{name}:{several[0][0]}", several[0][1]) if several else None
@@ -42,8 +43,8 @@ def _calls(tree: ast.Module, options: Mapping[str, object]) -> Iterator[tuple[in
     values = {target.id: node.value for node in ast.walk(tree) if isinstance(node, ast.Assign)
               for target in node.targets if isinstance(target, ast.Name)}  # fmt: skip
     reached = _reached(tree)
-    first = min((node.lineno for node in reached if isinstance(node, ast.Call) and BEFORE.fullmatch(_called(node))),
-                default=None)  # fmt: skip
+    calls = [node for node in reached if isinstance(node, ast.Call)]
+    first = min((call.lineno for call in calls if BEFORE.fullmatch(last_name(call.func))), default=None)
     for node, value in _stated(tree):
         plain = values.get(value.id) if isinstance(value, ast.Name) else value
         by_option = isinstance(value, ast.Attribute) and value.attr == ARGUMENT and _places(options.get(ARGUMENT))
@@ -55,21 +56,16 @@ def _calls(tree: ast.Module, options: Mapping[str, object]) -> Iterator[tuple[in
 def _stated(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Calls and dicts with such an argument, and its value: a dict may be unfolded in a call."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _called(node) == CALL and not OTHERS.search(_owner(node)):
+        if isinstance(node, ast.Call) and last_name(node.func) == CALL and not _is_other(node.func):
             yield from ((node, one.value) for one in node.keywords if one.arg == ARGUMENT)
         elif isinstance(node, ast.Dict):
             named = zip(node.keys, node.values, strict=True)
             yield from ((node, value) for key, value in named if getattr(key, "value", "") == ARGUMENT)
 
 
-def _owner(call: ast.Call) -> str:
-    """Whose method it is: AutoTokenizer, of AutoTokenizer.from_pretrained."""
-    value = getattr(call.func, "value", None)
-    return str(getattr(value, "attr", getattr(value, "id", "")))
-
-
-def _called(call: ast.Call) -> str:
-    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
+def _is_other(method: ast.expr) -> bool:
+    """Whether it is a method of what has no weights: AutoTokenizer.from_pretrained."""
+    return OTHERS.search(last_name(getattr(method, "value", None))) is not None
 
 
 def _places(value: object) -> bool:
@@ -86,7 +82,7 @@ def _reached(tree: ast.Module) -> set[ast.AST]:
     while waiting:
         plain = set(_plain(waiting.pop()))
         reached |= plain
-        names = {_called(node) for node in plain if isinstance(node, ast.Call)} & functions.keys() - seen
+        names = {last_name(node.func) for node in plain if isinstance(node, ast.Call)} & functions.keys() - seen
         seen |= names
         waiting += [functions[name].body for name in names]
     return reached

@@ -99,10 +99,15 @@ def is_notebook(name: str) -> bool:
     return name.lower().endswith(NOTEBOOK)
 
 
+def is_data(name: str) -> bool:
+    """Whether a file is of JSON or YAML by its ending."""
+    return name.lower().endswith((*JSON, *YAML))
+
+
 def is_hostfile(name: str, text: str) -> bool:
     """Whether it lists hosts, by its lines, or by its name."""
     base = name.lower().replace("\\", "/").rpartition("/")[2]
-    by_name = base.endswith((*JSON, *YAML)) or any(part in base for part in PLAIN)
+    by_name = is_data(base) or any(part in base for part in PLAIN)
     is_another = by_name or text.lstrip()[:1] in ("{", "[", "")
     first = next((line for line in text[:EARLY].splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
     is_list = len(first.split()) < 2 or SLOTS in text

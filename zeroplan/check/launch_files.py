@@ -6,18 +6,20 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import islice, pairwise
+from itertools import pairwise
 
 from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.catalog.trainers.trl_configs import own_launch
-from zeroplan.check.arguments import YAML, Arguments, has_own
+from zeroplan.check.arguments import Arguments, has_own
 from zeroplan.check.document import Beside, Document
 from zeroplan.check.inner import inner, named_in
 from zeroplan.check.json_reader import NotReadableError
-from zeroplan.check.kind import JSON, Kind, kind_of, read_document
+from zeroplan.check.kind import JSON, Kind, is_data, kind_of, read_document
 from zeroplan.check.launch import AccelerateConfig, is_launch
 from zeroplan.check.launch_options import options_of
 from zeroplan.check.python_calls import OF_TRL
+from zeroplan.check.python_names import imported_files
+from zeroplan.check.python_nodes import parsed
 from zeroplan.check.shell_variables import Word
 from zeroplan.errors import SpecError
 
@@ -25,8 +27,8 @@ PYTHON, MODULE = ".py", re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 TAKES = re.compile(
     rf"TrainingArguments|TrlParser|HfArgumentParser|llamafactory|llmtuner|axolotl|\bswift\b|{OF_TRL.pattern}"
 )
-"""What a script has that takes the Trainer's arguments, by itself or as one of these tools."""
-IMPORTED, MOST_IMPORTED = re.compile(r"^[ \t]*(?:from|import)[ \t]+([\w.]+)", re.MULTILINE), 40
+"""What a script has that may read a file of the Trainer's arguments, by itself or as one of these tools."""
+MOST_IMPORTED = 40
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""
 
@@ -73,22 +75,24 @@ def named_document(word: Word | None, beside: Beside) -> Document | None:
     """A training file, or the file that a script's own --config names, as scripts have it that are built on TRL's
     parser, or call their ds_config so.
     """
-    is_file = word is not None and (word.text or "").lower().endswith((*JSON, *YAML))
-    return document_of(word.text, beside) if word is not None and is_file else None
+    return document_of(word.text, beside) if word is not None and is_data(word.text or "") else None
 
 
 def with_imported(script: tuple[str, str], beside: Beside) -> Iterator[tuple[str, str]]:
     """Name and text of a script, and of each file of its project that it imports."""
     name, text = script
     yield script
+    tree = parsed(text)
+    yield from imported(name, [] if tree is None else imported_files(tree), beside)
+
+
+def imported(name: str, files: Sequence[str], beside: Beside) -> Iterator[tuple[str, str]]:
+    """Files of a project that a script imports, seen from its folder, or else from where it runs."""
     folder = posixpath.dirname(name)
-    for module in islice(IMPORTED.findall(text), MOST_IMPORTED):
-        own = module.lstrip(".")
-        above, file = "../" * (len(module) - len(own) - 1), f"{own.replace('.', '/')}{PYTHON}"
-        near = posixpath.normpath(posixpath.join(folder, above, file))
-        for each in dict.fromkeys((near, file)):
-            if (imported := read_beside(each, beside)) is not None:
-                yield imported
+    for file in files[:MOST_IMPORTED]:
+        near = posixpath.normpath(posixpath.join(folder, file))
+        if (there := read_beside(near, beside) or read_beside(file, beside)) is not None:
+            yield there
 
 
 def takes_arguments(script: tuple[str, str], beside: Beside) -> bool:

@@ -8,12 +8,12 @@ from typing import Any
 from zeroplan.catalog.trainers.argument_history import ARGUMENTS, trl
 from zeroplan.catalog.trainers.swift_configs import PUTS
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL
-from zeroplan.check.arguments import DEFAULTS, OWN, YAML, Arguments
+from zeroplan.check.arguments import DEFAULTS, OWN, Arguments
 from zeroplan.check.device_map import ARGUMENT as DEVICE_MAP
 from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.inner import OWN_NAME
 from zeroplan.check.kind import DEEPSPEED as KEY
-from zeroplan.check.kind import JSON
+from zeroplan.check.kind import is_data
 from zeroplan.check.python_strategies import REGISTERED
 from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
 from zeroplan.check.rules.older import GENERATING
@@ -59,7 +59,7 @@ def config_of(arguments: list[tuple[str, Word]]) -> tuple[Word | None, str]:
                 return word, CONFIG[name]
     for stated, word in arguments:
         is_own = stated.startswith("--") and OWN_NAME.fullmatch(stated[2:]) is not None
-        if is_own and (word.text or "").lower().endswith((*JSON, *YAML)):
+        if is_own and is_data(word.text or ""):
             return word, ANY
     return None, DEEPSPEED
 

@@ -65,7 +65,6 @@ from zeroplan.check.setting import ACCELERATE, ANY, LIGHTNING
 from zeroplan.check.shell import commands, cut_off, inner_commands
 from zeroplan.check.shell_script import Command
 from zeroplan.check.shell_variables import Word
-from zeroplan.check.started_scripts import of_itself
 from zeroplan.check.written_files import WrittenFile, WrittenFiles
 
 OF_TRAINER = re.compile(rf"TrainingArguments|TrlParser|{OF_TRL.pattern}|\b(?!PPO)\w*Trainer\(")
@@ -78,6 +77,8 @@ REMOTE = ("srun", "mpirun", "mpiexec", "ssh", "pdsh", "clush", "parallel-ssh")
 """What starts a shell on other hosts."""
 OF_A_FILE = re.compile(r"--(?:cfg|conf|config|yaml|yml)(?:[_-](?:file|path))?")
 """What scripts call an option that names a file of theirs."""
+OF_ITSELF = ("0", "BASH_SOURCE", "BASH_SOURCE[0]")
+"""Variables that name the script."""
 OTHERS = {
     "--multi_gpu": "MULTI_GPU", "--use_fsdp": "FSDP", "--cpu": "MULTI_CPU", "--tpu": "XLA",
     "--use_megatron_lm": "MEGATRON_LM",
@@ -174,28 +175,38 @@ class Launch(NamedTuple):
         return None if self.written is None else self.written.get(self.named)
 
     @property
+    def own_file(self) -> tuple[str, str] | None:
+        """Its name and text, where the words of the script decide it."""
+        return self.written.file(self.own) if self.written is not None and self.own is not None else None
+
+    @property
     def names(self) -> list[str]:
         """Where the config may be, seen from where the script is, or from where that was started."""
         return [] if self.named is None or not self.named.text else _names(self.folder, self.named.text)
 
 
+def commands_of(name: str, text: str, beside: Beside, handed: Mapping[str, str]) -> list[Command]:
+    """What a script does, one command behind the other; `handed`: what the script that starts this one hands on."""
+    stated = {**dict.fromkeys(OF_ITSELF, posixpath.basename(name)), **Slurm.of(text).variables}
+    return list(commands(text, stated, VARIABLES, lambda file: sourced(file, beside), handed))
+
+
 def launches(
-    name: str, text: str, beside: Beside = lambda _name: None, handed: Mapping[str, str] = MappingProxyType({})
+    name: str, text: str, beside: Beside = lambda _name: None, several: Sequence[Command] | None = None
 ) -> list[Launch]:  # fmt: skip
-    """Those of a script that name a config; `beside`: where a hostfile and the like are looked for; `handed`: what the
-    script that starts this one hands on.
+    """Those of a script that name a config; `beside`: where a hostfile and the like are looked for; `several`: its
+    commands, where they are known.
     """
     slurm = Slurm.of(text)
     document = Document(name, text, ValueNode(0, len(text), members=[]))
-    stated = {**of_itself(name), **slurm.variables}
-    outer = commands(text, stated, VARIABLES, lambda file: sourced(file, beside), handed)
+    outer = commands_of(name, text, beside, {}) if several is None else several
     written = WrittenFiles(text, beside)
     every: list[Launch] = []
     for command in outer:
         if not command.is_left_out:
             written.add(command)
-        several = (written.named(one) for one in (command, *inner_commands(command, VARIABLES)))
-        outermost, *inside = (_launch(document, one, slurm, within(one.folder, written.beside)) for one in several)
+        known = (written.named(one) for one in (command, *inner_commands(command, VARIABLES)))
+        outermost, *inside = (_launch(document, one, slurm, within(one.folder, written.beside)) for one in known)
         elsewhere = any((word.text or "").rpartition("/")[2] in REMOTE for word in command.words)
         if outermost is not None and elsewhere:
             outermost = outermost._replace(is_below=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from zeroplan.catalog.trainers.tools import TRL
+from zeroplan.check.python_nodes import last_name, parsed
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY, built_config
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, LIGHTNING, TRAINER
 
@@ -50,40 +51,27 @@ class ConfigCall(NamedTuple):
     """The class that builds it of the call's other arguments; "" for a config that stands there."""
 
 
-def config_calls(tree: ast.Module) -> list[ConfigCall]:
-    """The calls of a file that take a config, in the order of `ORDER`."""
-    pipelines, dicts = _pipelines(tree), _dicts(tree)
-    several = (_unfolded(node, dicts) for node in ast.walk(tree) if isinstance(node, ast.Call))
+def config_calls(tree: ast.Module, constants: Mapping[str, ast.expr] = MappingProxyType({})) -> list[ConfigCall]:
+    """The calls of a file that take a config, in the order of `ORDER`. `constants`: what its names stand for."""
+    pipelines = _pipelines(tree)
+    several = (_unfolded(node, constants) for node in ast.walk(tree) if isinstance(node, ast.Call))
     calls = (one._replace(pipeline=_is_pipeline(one.call, pipelines), has_optimizer=_has_optimizer(one.call))
              for call in several for one in _config_calls(call))  # fmt: skip
     return sorted(calls, key=lambda one: ORDER.index(one.reader))
 
 
-def _dicts(tree: ast.Module) -> dict[str, ast.Dict]:
-    """Those that one line alone makes a name of."""
-    nodes = list(ast.walk(tree))
-    stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
-    named = ((target, node.value) for node in nodes if isinstance(node, ast.Assign) for target in node.targets)
-    return {target.id: value for target, value in named
-            if isinstance(target, ast.Name) and isinstance(value, ast.Dict) and stored[target.id] == 1}  # fmt: skip
-
-
-def _unfolded(call: ast.Call, dicts: dict[str, ast.Dict]) -> ast.Call:
+def _unfolded(call: ast.Call, constants: Mapping[str, ast.expr]) -> ast.Call:
     """A call with the dict in place of its name behind **."""
-    if all(one.arg is not None or getattr(one.value, "id", "") not in dicts for one in call.keywords):
-        return call
-    several = [ast.keyword(None, dicts[one.value.id]) if one.arg is None and isinstance(one.value, ast.Name)
-               and one.value.id in dicts else one for one in call.keywords]  # fmt: skip
+    several = [one if one.arg is not None else ast.keyword(None, constants.get(getattr(one.value, "id", ""), one.value))
+               for one in call.keywords]  # fmt: skip
     return ast.copy_location(ast.Call(call.func, call.args, several), call)
 
 
 def builds_pipeline(text: str) -> bool:
     """Whether all models that a file gives to deepspeed.initialize are PipelineModules."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    initialized = [call.pipeline for call in config_calls(tree) if call.reader == DEEPSPEED]
+    tree = parsed(text)
+    calls = [] if tree is None else config_calls(tree)
+    initialized = [call.pipeline for call in calls if call.reader == DEEPSPEED]
     return bool(initialized) and all(initialized)
 
 
@@ -91,19 +79,20 @@ def _pipelines(tree: ast.Module) -> set[str]:
     """PipelineModule, classes that are made of it, and names that every line sets to one."""
     nodes = list(ast.walk(tree))
     classes = {PIPELINE} | {node.name for node in nodes if isinstance(node, ast.ClassDef)
-                            and any(_called(base) == PIPELINE for base in node.bases)}  # fmt: skip
-    named = [(_called(target), node.value) for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
+                            and any(last_name(base) == PIPELINE for base in node.bases)}  # fmt: skip
+    assigned = (node for node in nodes if isinstance(node, ast.Assign))
+    named = [(last_name(target), node.value) for node in assigned for target in node.targets]
     others = {name for name, value in named if not _makes(value, classes)}
     return classes | {name for name, value in named if name and name not in others and _makes(value, classes)}
 
 
 def _makes(value: ast.expr, classes: set[str]) -> bool:
-    return isinstance(value, ast.Call) and _called(value.func) in classes
+    return isinstance(value, ast.Call) and last_name(value.func) in classes
 
 
 def _is_pipeline(call: ast.Call, pipelines: set[str]) -> bool:
     model = next((one.value for one in call.keywords if one.arg == "model"), None)
-    return model is not None and (_called(model) in pipelines or _makes(model, pipelines))
+    return model is not None and (last_name(model) in pipelines or _makes(model, pipelines))
 
 
 def _has_optimizer(call: ast.Call) -> bool:
@@ -111,13 +100,8 @@ def _has_optimizer(call: ast.Call) -> bool:
     return value is not None and not (isinstance(value, ast.Constant) and value.value is None)
 
 
-def _called(node: ast.expr) -> str:
-    """The last part of a name: PipelineModule, of deepspeed.pipe.PipelineModule."""
-    return str(getattr(node, "attr", getattr(node, "id", "")))
-
-
 def _config_calls(call: ast.Call) -> Iterator[ConfigCall]:
-    name = _called(call.func)
+    name = last_name(call.func)
     if name == "initialize" and getattr(getattr(call.func, "value", None), "id", "") == "deepspeed":
         stated = list(_named(call, INITIALIZE))
         of_args = [] if stated else [_of_args(value) for value in _named(call, ("args",))]

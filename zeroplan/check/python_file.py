@@ -14,6 +14,7 @@ from zeroplan.check.check import MOST, check, placed
 from zeroplan.check.device_map import device_map
 from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.finding import ERROR, WARNING, Finding, Hit, named, said
+from zeroplan.check.launch_files import imported
 from zeroplan.check.named_config import (
     EXPECTED,
     TWICE,
@@ -44,7 +45,7 @@ NUMBER = re.compile(r"[-+.\deE]+")
 OPTIMIZER = "optimizer."
 WHOLE_SINCE = "0.15.0"
 SPOKEN = (*SPOKEN_WORDS, "deepspeed")
-PYTHON, MOST_IMPORTED = ".py", 30
+PYTHON = ".py"
 STAGE_3 = 3
 DIVIDES = re.compile(r"HfDeepSpeedConfig|HfTrainerDeepSpeedConfig|\bInit\(")
 """What divides a model as it is built."""
@@ -102,7 +103,9 @@ def _elsewhere(
     for use in written.others:
         of_arguments = _of_arguments(use, _read_by(use, None, setting, setting))
         checked.findings += [one for one in of_arguments if one.severity == ERROR]
-    for file in _imported(name, written, beside) if written.others else ():
+    for file in imported(name, written.imports, beside) if written.others else ():
+        if not any(word in file[1] for word in SPOKEN):
+            continue
         with suppress(SpecError):
             inner = check_python(*file, setting, _without_python(beside), made)
             checked.findings += inner.findings
@@ -111,14 +114,6 @@ def _elsewhere(
     if len(checked.texts) == 1 and not checked.findings:
         raise SpecError(name, "a Python file without a dict that is a DeepSpeed config", EXPECTED)
     return checked
-
-
-def _imported(name: str, written: PythonConfigs, beside: Beside) -> Iterator[tuple[str, str]]:
-    """Files that a file imports and that speak of DeepSpeed."""
-    for imported in written.imports[:MOST_IMPORTED]:
-        file = beside(posixpath.join(posixpath.dirname(name), imported)) or beside(imported)
-        if file is not None and any(word in file[1] for word in SPOKEN):
-            yield file
 
 
 def _near(name: str, path: str, beside: Beside) -> tuple[str, str] | None:

@@ -10,6 +10,7 @@ from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
 from zeroplan.check.kind import JSON
+from zeroplan.check.python_nodes import last_name
 from zeroplan.check.python_paths import is_put_together
 
 CHANGING = ("update", "setdefault", "pop", "clear")
@@ -118,7 +119,7 @@ def _argument(call: ast.Call, name: str) -> ast.expr | None:
 
 def without_environment(node: ast.AST | None) -> ast.AST | None:
     """What a call has where the environment has no such variable; else the node itself."""
-    name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+    name = last_name(node.func) if isinstance(node, ast.Call) else ""
     if not isinstance(node, ast.Call) or name not in ENVIRONMENT:
         return node
     return node.args[1] if len(node.args) > 1 else None

@@ -6,21 +6,12 @@ import ast
 import posixpath
 from collections.abc import Callable
 
+from zeroplan.check.python_nodes import last_name
+
 HERE = ("__file__", "getcwd", "cwd")
 """What the folder of a file is made of, which the rest of a path is seen from."""
-SAME = (
-    "str",
-    "Path",
-    "PurePath",
-    "fspath",
-    "abspath",
-    "realpath",
-    "normpath",
-    "expanduser",
-    "as_posix",
-    "resolve",
-    "absolute",
-)
+SAME = ("str", "Path", "PurePath", "fspath", "abspath", "realpath", "normpath", "expanduser", "as_posix", "resolve",
+        "absolute")  # fmt: skip
 """Calls that leave a path what it is."""
 LONGEST = 1_000
 """Letters of a path."""
@@ -59,7 +50,7 @@ def _parts(node: ast.expr) -> list[ast.expr] | None:
     if not isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
         return None
     called = node.func if isinstance(node, ast.Call) else None
-    name = getattr(called, "attr", getattr(called, "id", ""))
+    name = last_name(called)
     if isinstance(node, ast.Call) and name in ("join", "joinpath") and node.args:
         first = [] if name == "join" else [called.value]  # type: ignore[union-attr]
         return [*first, *node.args] if len(node.args) + len(first) > 1 else None
@@ -73,7 +64,7 @@ def _parts(node: ast.expr) -> list[ast.expr] | None:
 def _is_here(node: ast.expr) -> bool:
     """The folder of the file, or one above it, which a file that is named is looked for in too."""
     below = [one for one in ast.walk(node) if isinstance(one, ast.BinOp | ast.Constant) and not _is_number(one)]
-    names = {getattr(one, "id", getattr(one, "attr", "")) for one in ast.walk(node)}
+    names = {last_name(one) for one in ast.walk(node)}
     return not below and not names.isdisjoint(HERE)
 
 

@@ -119,7 +119,7 @@ def python_configs(name: str, text: str) -> PythonConfigs:
     tree = python_tree(name, text)
     names, parts = names_of(tree), _parts(tree)
     reader = _Reader(name, text, names)
-    calls = config_calls(tree)
+    calls = config_calls(tree, names.constants)
     taken = Counter((call.reader, ast.dump(call.value)) for call in calls)
     uses = [(call, reader.use(call, alone=taken[call.reader, ast.dump(call.value)] == 1)) for call in calls]
     by_value: dict[ast.expr | str, Use] = {}

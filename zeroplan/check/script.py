@@ -23,7 +23,7 @@ from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import DEEPSPEED, FILE, KIND, PRECISION, AccelerateConfig, is_launch
 from zeroplan.check.launch_files import read_beside, with_imported
-from zeroplan.check.launcher import Launch, launches, within
+from zeroplan.check.launcher import Launch, commands_of, launches, within
 from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, check_names, reached
 from zeroplan.check.openrlhf import OpenRLHF
 from zeroplan.check.python_calls import PIPELINE, builds_pipeline
@@ -72,7 +72,8 @@ def started(
     seen = set() if seen is None else seen
     checked, left_out, others = CheckedFiles(texts={name: text}), list[tuple[str, str]](), list[OtherKindError]()
     document = Document(name, text, ValueNode(0, len(text), members=[]))
-    for launch in launches(name, text, beside, handed):
+    several = commands_of(name, text, beside, handed)
+    for launch in launches(name, text, beside, several):
         if launch.is_left_out:
             left_out.append((f"{name}:{launch.line}", NOT_TAKEN))
             continue
@@ -89,7 +90,7 @@ def started(
     if len(checked.texts) > 1 or checked.notes or left_out:
         hits = (hit for rule in TEXT_CHECKS for hit in islice(rule(text), MOST))
         checked.findings += [placed(document, hit) for hit in hits]
-    runs = [*started_scripts(text, name, handed, beside)] if len(above) < DEEPEST else []
+    runs = [*started_scripts(several)] if len(above) < DEEPEST else []
     for script in runs:
         inner = _started_there(name, script, setting, beside, made, above, seen)
         checked.findings += [one for one in inner.findings if one not in checked.findings]
@@ -112,14 +113,14 @@ def _started_there(
     seen: set[Visit],
 ) -> CheckedFiles:  # fmt: skip
     """What another script starts that this one does; nothing where it is not there, or starts nothing with a config."""
-    file = read_beside(script.name, within(script.folder, beside))
+    inner = within(script.folder, beside)
+    file = read_beside(script.name, inner)
     file = None if file is None or len(file[1]) > LARGEST else file
     visit = None if file is None else (file[0], frozenset(script.handed.items()))
     if file is None or visit is None or file[0] in (name, *above) or visit in seen or len(seen) >= MOST_SEEN:
         return CheckedFiles()
     seen.add(visit)
     with suppress(SpecError):
-        inner = within(script.folder, beside)
         checked = started(*file, setting, inner, made, (*above, name), script.handed, seen)
         checked.notes.insert(0, f"{name} starts {file[0]}")
         return checked
@@ -239,7 +240,7 @@ def _as_option(finding: Finding, built: OpenRLHF) -> str:
 
 def _is_known(launch: Launch) -> bool:
     """Whether the config is, where the script itself writes it."""
-    return launch.own is None or _own(launch) is not None
+    return launch.own is None or launch.own_file is not None
 
 
 def _by_what(word: Word | None) -> str:
@@ -248,15 +249,10 @@ def _by_what(word: Word | None) -> str:
     return f"{said(word.text)}, which the script writes with"
 
 
-def _own(launch: Launch) -> tuple[str, str] | None:
-    """The config that the script itself writes, where its words decide it."""
-    return launch.written.file(launch.own) if launch.written is not None and launch.own is not None else None
-
-
 def _written(text: str, launch: Launch) -> tuple[str, str] | None:
     """A config as a text of JSON, or of ms-swift's package, where it is no file of `accelerate launch`."""
     if launch.own is not None:
-        return _own(launch)
+        return launch.own_file
     if launch.named is launch.accelerate:
         return None
     if text.lstrip().startswith("{"):

@@ -8,6 +8,8 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 
+from zeroplan.check.python_nodes import last_name, parsed
+
 OTHERS = (
     "HfArgumentParser", "TrlParser", "parse_known_args", "add_subparsers", "sys.argv", "parse_intermixed_args",
     "add_argparse_args", "from_argparse_args", "tyro", "import click", "typer", "import fire", "hydra", "absl",
@@ -27,11 +29,8 @@ def unrecognized(code: str, options: Sequence[str], *, has_local_rank: bool) -> 
     """
     if "ArgumentParser(" not in code or ".parse_args()" not in code or any(word in code for word in OTHERS):
         return ""
-    try:
-        nodes = list(ast.walk(ast.parse(code)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""
-    known = _options(nodes)
+    tree = parsed(code)
+    known = None if tree is None else _options(list(ast.walk(tree)))
     if known is None:
         return ""
     given = [LOCAL_RANK] * has_local_rank + [option.partition("=")[0] for option in options]
@@ -41,7 +40,7 @@ def unrecognized(code: str, options: Sequence[str], *, has_local_rank: bool) -> 
 def _options(nodes: Sequence[ast.AST]) -> list[str] | None:
     """All that the one parser of a file takes; None where there are several, or other code may add to it."""
     calls = [node for node in nodes if isinstance(node, ast.Call)]
-    names, parsers = [_name(call) for call in calls], _parsers(nodes)
+    names, parsers = [last_name(call.func) for call in calls], _parsers(nodes)
     called = [call.func for call in calls]
     handed_on = any(isinstance(node, ast.Attribute) and node.attr == "add_argument" and node not in called
                     for node in nodes)  # fmt: skip
@@ -49,7 +48,7 @@ def _options(nodes: Sequence[ast.AST]) -> list[str] | None:
         return None
     stated: list[str] = list(OF_DEEPSPEED) if "add_config_arguments" in names else []
     for call in calls:
-        if _name(call) == "add_argument":
+        if last_name(call.func) == "add_argument":
             texts = [getattr(one, "value", None) for one in call.args]
             if not texts or not all(isinstance(text, str) for text in texts):
                 return None
@@ -61,19 +60,15 @@ def _parsers(nodes: Sequence[ast.AST]) -> set[str]:
     """Names of the parser, and of groups of its arguments."""
     made = ("ArgumentParser", "add_argument_group", "add_mutually_exclusive_group", "add_config_arguments")
     named = [(node.value, target) for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
-    return {str(getattr(target, "id", getattr(target, "attr", ""))) for value, target in named
-            if isinstance(value, ast.Call) and _name(value) in made}  # fmt: skip
+    return {last_name(target) for value, target in named
+            if isinstance(value, ast.Call) and last_name(value.func) in made}  # fmt: skip
 
 
 def _takes(call: ast.Call, parsers: set[str]) -> bool:
     """Whether a call is given a parser, and may add to it."""
     values = (*call.args, *(one.value for one in call.keywords))
-    is_given = any(str(getattr(value, "id", getattr(value, "attr", ""))) in parsers for value in values)
-    return is_given and _name(call) != "add_config_arguments"
-
-
-def _name(call: ast.Call) -> str:
-    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
+    is_given = any(last_name(value) in parsers for value in values)
+    return is_given and last_name(call.func) != "add_config_arguments"
 
 
 ACCELERATOR = re.compile(r"\bAccelerator\((?:[^()]|\([^()]*\))*?\bgradient_accumulation_steps\s*=\s*([\w.]+)")

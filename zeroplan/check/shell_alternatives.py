@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from zeroplan.check.arguments import YAML
-from zeroplan.check.kind import JSON
+from zeroplan.check.kind import is_data
 from zeroplan.check.shell_variables import SEPARATOR, UNKNOWN, Word, word_of
 
 MOST = 12
@@ -44,11 +43,7 @@ def _choices(several: Mapping[int, Sequence[str]]) -> Iterator[dict[int, str]]:
 
 def is_followed(several: Sequence[str]) -> bool:
     """Whether one of these names a file of JSON or YAML, or a config, or starts a run."""
-    return any(is_file(part) or part in STARTS or part.startswith(OPTION) for text in several for part in _parts(text))
-
-
-def is_file(text: str) -> bool:
-    return text.lower().endswith((*JSON, *YAML))
+    return any(is_data(part) or part in STARTS or part.startswith(OPTION) for text in several for part in _parts(text))
 
 
 def _parts(text: str) -> list[str]:

@@ -47,11 +47,11 @@ class Branches:
 
     def __init__(self) -> None:
         self._taken: list[bool | None] = []
-        """Of each, whether a branch of it surely is taken that came before the one that the command is in."""
+        """For each open `if`: True where an earlier branch is taken, False where none is; None: unknown."""
         self._now: list[bool | None] = []
-        """Whether the condition of that one holds."""
+        """For each open `if`: whether the condition of the current branch holds; None where that is unknown."""
         self._left_out: list[bool] = []
-        """Whether that one never runs, or one around it."""
+        """For each open `if`: whether the current branch never runs, or one around it."""
         self._is_stated = False
         """Whether the command before was the condition itself."""
 

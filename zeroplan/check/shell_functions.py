@@ -13,8 +13,6 @@ from zeroplan.check.shell_words import behind_brackets
 DEFINED = re.compile(
     r"^([ \t]*)(?:function[ \t]+([\w-]+)[ \t]*(?:\([ \t]*\))?|([\w-]+)[ \t]*\([ \t]*\))\s*\{", re.MULTILINE
 )
-ARGUMENTS = 9
-"""Arguments of a call that are told apart."""
 
 
 class Function(NamedTuple):
@@ -54,15 +52,10 @@ def handed_on(variables: Variables, words: Sequence[Word], every: str) -> Iterat
     if every.strip() in ('"$@"', "$@", "$*", '"$*"'):
         yield
         return
-    names = [*(str(number) for number in range(1, ARGUMENTS + 1)), "#", "@", "*"]
-    before = {name: variables.values.pop(name, None) for name in names}
-    variables.values |= {str(number): [word] for number, word in enumerate(words[:ARGUMENTS], 1)}
-    variables.values |= {"@": list(words), "*": list(words), "#": [Word(str(len(words)), 0, 0)]}
+    before = variables.take_arguments()
+    variables.set_arguments(words)
     try:
         yield
     finally:
-        for name, several in before.items():
-            if several is None:
-                variables.values.pop(name, None)
-            else:
-                variables.values[name] = several
+        variables.take_arguments()
+        variables.values |= before

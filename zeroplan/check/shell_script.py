@@ -327,7 +327,9 @@ def _either(before: list[Word], after: list[Word]) -> list[Word]:
 
 
 def _either_list(before: list[Word], after: list[Word]) -> list[Word]:
-    """The same of lists: the words that both begin with, and that the others are there or not."""
+    """What a list is known to be where a condition decides between two: the words that both begin with, and then the
+    rest of one or the other.
+    """
     begins = before == after[: len(before)]
     old, new = ("", _joined(after[len(before) :])) if begins else (_joined(before), _joined(after))
     other = Word(None, 0, 0, either=() if old is None or new is None else (old, new))

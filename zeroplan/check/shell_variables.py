@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -87,19 +87,23 @@ class Variables:
         """Set all as it was."""
         self.values, self.open, self.exported, self.folder = state
 
+    def take_arguments(self) -> dict[str, list[Word]]:
+        """The arguments, by the names that they have; none are left."""
+        names = [name for name in self.values if (name.isdigit() and name != "0") or name in (*EVERY, "#")]
+        return {name: self.values.pop(name) for name in names}
+
+    def set_arguments(self, words: Sequence[Word]) -> None:
+        """Set $1, $2 and so on, and all of them."""
+        self.values |= {str(number): [word] for number, word in enumerate(words, 1)}
+        self.values |= {"@": list(words), "*": list(words), "#": [Word(str(len(words)), 0, 0)]}
+
     def shift(self, count: int | None) -> None:
         """Move the arguments by so many; None: by how many is not known."""
-        numbers = sorted((name for name in self.values if name.isdigit() and name != "0"), key=int)
-        before = [self.values.pop(name) for name in numbers]
-        every = self.values.get("@")
+        before = self.take_arguments()
         if count is None:
-            moved = (*numbers, *EVERY, "#") if every is not None else numbers
-            self.values |= {name: [Word(None, 0, 0)] for name in moved}
-            return
-        self.values |= {str(at): value for at, value in enumerate(before[count:], 1)}
-        if every is not None:
-            left = every[count:]
-            self.values |= {"@": left, "*": left, "#": [Word(str(len(left)), 0, 0)]}
+            self.values |= {name: [Word(None, 0, 0)] for name in before}
+        elif "@" in before:
+            self.set_arguments(before["@"][count:])
 
     def forget(self, words: Collection[Word]) -> None:
         """Count the variables that a command such as `read` names as not known."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from zeroplan.check.document import Beside
-from zeroplan.check.launch_files import sourced
-from zeroplan.check.shell import commands, inner_commands
+from zeroplan.check.shell import inner_commands
 from zeroplan.check.shell_script import SCRIPTS, SHELLS, Command
 from zeroplan.check.shell_variables import SEPARATOR, UNKNOWN, Word
 
@@ -20,10 +18,6 @@ STARTERS = (
 """Commands that start a script which is one of their words."""
 MOST = 20
 """Scripts that one starts."""
-
-
-OF_ITSELF = ("0", "BASH_SOURCE", "BASH_SOURCE[0]")
-"""Variables that name the script."""
 
 
 class StartedScript(NamedTuple):
@@ -39,15 +33,10 @@ class StartedScript(NamedTuple):
     """Its arguments, by their numbers, and the variables that it has; `UNKNOWN` for a part that no line sets."""
 
 
-def of_itself(name: str) -> dict[str, str]:
-    """The variables of a script that name it."""
-    return dict.fromkeys(OF_ITSELF, posixpath.basename(name))
-
-
-def started_scripts(text: str, name: str, handed: Mapping[str, str], beside: Beside) -> Iterator[StartedScript]:
-    """Those of a script, `handed` being what it is handed on itself."""
-    outer = commands(text, of_itself(name), (), lambda file: sourced(file, beside), handed)
-    several = (one for command in outer if not command.is_left_out for one in (command, *inner_commands(command, ())))
+def started_scripts(commands: Iterable[Command]) -> Iterator[StartedScript]:
+    """Those that commands of a script start."""
+    run = (command for command in commands if not command.is_left_out)
+    several = (one for command in run for one in (command, *inner_commands(command, ())))
     yield from islice(filter(None, map(_started, several)), MOST)
 
 

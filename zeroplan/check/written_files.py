@@ -19,6 +19,7 @@ PLACEHOLDER = "?"
 """Stands for what is not known in the name of a file that is written, as a job's number."""
 MOST_FILES, MOST_LETTERS = 5, 1_000_000
 """Files that one `sed -i` is followed in, and letters that all are."""
+IN_PLACE = ("-i", "--in-place")
 ECHO = ("-e", "-n", "-ne", "-en")
 PIPED = re.compile(r"(?<!\|)\|&?\s*$")
 
@@ -29,6 +30,29 @@ class WrittenFile(NamedTuple):
     name: str
     """As messages call it."""
     content: Word
+
+
+class SedCall(NamedTuple):
+    """The words of one call of `sed`."""
+
+    scripts: list[Word]
+    files: list[Word]
+    extended: bool
+    in_place: bool
+
+    @classmethod
+    def of(cls, operands: Sequence[Word]) -> SedCall:
+        scripts, files, is_script = list[Word](), list[Word](), False
+        for word in operands:
+            text = word.text or ""
+            if is_script:
+                scripts.append(word)
+            elif not text.startswith("-"):
+                files.append(word)
+            is_script = not is_script and text in ("-e", "--expression", "-ie")
+        scripts, files = (scripts, files) if scripts else (files[:1], files[1:])
+        extended = any(word.text in ("-E", "-r", "--regexp-extended") for word in operands)
+        return cls(scripts, files, extended, any((word.text or "").startswith(IN_PLACE) for word in operands))
 
 
 class WrittenFiles:
@@ -90,8 +114,8 @@ class WrittenFiles:
         self._piped = None
         if name in ("cp", "mv") and len(operands) == 2:
             self._copy(*operands, is_sure=not command.is_conditional)
-        elif name == "sed" and _in_place(operands):
-            self._edit(operands, is_sure=not command.is_conditional)
+        elif name == "sed" and (call := SedCall.of(operands)).in_place:
+            self._edit(call, is_sure=not command.is_conditional)
         elif (written := self._output(name, operands, piped)) is not None:
             if name == "tee" and len(operands) == 1:
                 target = operands[0]
@@ -119,11 +143,11 @@ class WrittenFiles:
         if name in ("cat", "tee"):
             return piped if not operands or name == "tee" else self._read(operands[0]) if len(operands) == 1 else None
         if name == "sed":
-            _scripts, files = _sed_words(operands)
-            source = self._read(files[0]) if files else piped
-            if source is None or len(files) > 1:
+            call = SedCall.of(operands)
+            source = self._read(call.files[0]) if call.files else piped
+            if source is None or len(call.files) > 1:
                 return None
-            return WrittenFile(_by_sed(source.name), self._edited(source.content, operands))
+            return WrittenFile(_by_sed(source.name), self._edited(source.content, call))
         return None
 
     def _copy(self, source: Word, target: Word, *, is_sure: bool) -> None:
@@ -133,24 +157,21 @@ class WrittenFiles:
         elif _key(target) in self._files:
             self._files[_key(target)] = WrittenFile(_shown(target), Word(None, 0, 0))
 
-    def _edit(self, operands: Sequence[Word], *, is_sure: bool) -> None:
+    def _edit(self, call: SedCall, *, is_sure: bool) -> None:
         """`sed -i`: the file is another from here on, also where the script did not write it."""
-        _scripts, files = _sed_words(operands)
-        for word in files[:MOST_FILES]:
+        for word in call.files[:MOST_FILES]:
             file = self._read(word)
             if file is not None:
-                content = self._edited(file.content, operands) if is_sure else Word(None, 0, 0)
+                content = self._edited(file.content, call) if is_sure else Word(None, 0, 0)
                 self._files[_key(word)] = WrittenFile(_by_sed(file.name), content)
 
-    def _edited(self, content: Word, operands: Sequence[Word]) -> Word:
+    def _edited(self, content: Word, call: SedCall) -> Word:
         """A text as `sed` leaves it; not known where it does more than put other letters in."""
-        scripts, _files = _sed_words(operands)
-        extended = any(word.text in ("-E", "-r", "--regexp-extended") for word in operands)
         text: str | None = content.pieces
-        for script in scripts:
+        for script in call.scripts:
             self._room -= len(text or "")
             is_followed = text is not None and self._room >= 0 and script.pieces != UNKNOWN
-            text = substituted(text or "", script.pieces, extended=extended) if is_followed else None
+            text = substituted(text or "", script.pieces, extended=call.extended) if is_followed else None
         return Word(None, 0, 0) if text is None else word_of(text, 0, 0)
 
     def _write(self, target: Word, written: WrittenFile, *, appends: bool, is_sure: bool) -> None:
@@ -182,21 +203,3 @@ def _shown(word: Word) -> str:
 
 def _by_sed(name: str) -> str:
     return name if name.endswith(" by sed") else f"{name} by sed"
-
-
-def _in_place(operands: Sequence[Word]) -> bool:
-    return any((word.text or "").startswith(("-i", "--in-place")) for word in operands)
-
-
-def _sed_words(operands: Sequence[Word]) -> tuple[list[Word], list[Word]]:
-    """The scripts of `sed`, and the files that it reads."""
-    scripts, files, is_script = list[Word](), list[Word](), False
-    for word in operands:
-        text = word.text or ""
-        if is_script:
-            scripts.append(word)
-        elif not text.startswith("-") or not word.text:
-            files.append(word)
-        is_script = not is_script and text in ("-e", "--expression", "-ie")
-    return (scripts, files) if scripts else (files[:1], files[1:])
-

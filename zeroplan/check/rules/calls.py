@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from zeroplan.check.finding import ERROR, WARNING, Hit, said
+from zeroplan.check.python_nodes import last_name
 from zeroplan.check.python_strategies import (
     AIO,
     CHECKPOINTING,
@@ -118,7 +119,7 @@ def refused_calls(tree: ast.Module) -> Iterator[Refused]:
     registers = any("registry" in name.lower() for name in modules)
     for call in ast.walk(tree):
         if isinstance(call, ast.Call):
-            name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            name = last_name(call.func)
             if name in PACKAGES and modules.get(_first(call.func), "").partition(".")[0] in PACKAGES[name]:
                 yield from _refused(call, name, registers=registers)
 
