@@ -130,7 +130,13 @@ def test_a_config_that_the_script_writes(where, check_script, tmp_path):
 
 
 def test_a_config_written_with_what_is_not_known(check_script):
-    ran = check_script("cat > d.json <<EOT\n{\"train_batch_size\": $N}\nEOT\ndeepspeed t.py --deepspeed d.json\n")
+    """Where the values alone are not known, the rest is checked; `{"train_batch_size" 3}` is no JSON."""
+    script = "cat > d.json <<EOT\n%s\nEOT\ndeepspeed t.py --deepspeed d.json\n"
+    ran = check_script(script % '{"train_batch_size": $N, "zero_optimization": {"stage": 4, "reduce_bucket_size": ${B}00}}')
+    assert (ran.code, "error ZP401: 4 here" in ran.out) == (1, True)
+    assert "what no line sets decides train_batch_size, zero_optimization.reduce_bucket_size" in ran.out
+    assert ran.out.count(": error ") == 1
+    ran = check_script(script % '{"train_batch_size" $N}')
     assert (ran.code, '"d.json", which the script writes with what no line sets' in ran.err) == (2, True)
 
 

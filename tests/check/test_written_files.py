@@ -41,6 +41,23 @@ def test_what_another_word_decides(check_files):
     assert '"own.json", which the script writes with what no line sets' in ran.err
 
 
+def test_files_of_yaml_with_values_that_no_line_sets(check_files):
+    """Accelerate's counts are left out; the Trainer stops at fp16 true where its own is not set."""
+    counts = "num_processes: $N\nmachine_rank: $RANK\nmain_process_ip: $IP\n"
+    accelerate = f"cat > a.yaml <<EOF\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: %s\n{counts}EOF\naccelerate launch --config_file a.yaml t.py\n"
+    assert check_files({"run.sh": accelerate % 2}, *CONCISE).code == 0
+    ran = check_files({"run.sh": accelerate % 5}, *CONCISE)
+    assert (ran.code, "error ZP401: 5 here" in ran.out) == (1, True)
+    assert check_files({"run.sh": accelerate % "$Z"}, *CONCISE).code == 2
+    training = (
+        "cat > l.yaml <<EOF\nmodel_name_or_path: $MODEL\nstage: sft\nfinetuning_type: full\ndataset: a\ndeepspeed: d.json\noutput_dir: o/$NAME\n"
+        "per_device_train_batch_size: $B\nbf16: true\nEOF\nllamafactory-cli train l.yaml\n"
+    )
+    ran = check_files({"run.sh": training, "d.json": '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}, "fp16": {"enabled": true}}'}, *CONCISE)
+    assert (ran.code, "error ZP620" in ran.out) == (1, True)
+    assert ran.out.count(": error ") == 1
+
+
 def test_a_file_of_accelerate_that_names_a_config_of_the_script(check_files):
     """5 processes: 24 is not 2 * 5 * n."""
     text = (

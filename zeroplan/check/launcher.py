@@ -180,6 +180,11 @@ class Launch(NamedTuple):
         return self.written.file(self.own) if self.written is not None and self.own is not None else None
 
     @property
+    def own_part(self) -> tuple[str, str] | None:
+        """The same of JSON as far as they do, with interpolations for the rest."""
+        return self.written.partly(self.own) if self.written is not None and self.own is not None else None
+
+    @property
     def names(self) -> list[str]:
         """Where the config may be, seen from where the script is, or from where that was started."""
         return [] if self.named is None or not self.named.text else _names(self.folder, self.named.text)

@@ -19,13 +19,15 @@ from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.files import check_config_file
 from zeroplan.check.finding import ADVICE, ERROR, Finding, Hit, named, said
 from zeroplan.check.inner import OWN_NAME
-from zeroplan.check.json_reader import NotReadableError
+from zeroplan.check.interpolated import known_of
+from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import DEEPSPEED, FILE, KIND, PRECISION, AccelerateConfig, is_launch
 from zeroplan.check.launch_files import read_beside, with_imported
 from zeroplan.check.launcher import Launch, commands_of, launches, within
 from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, check_names, reached
 from zeroplan.check.openrlhf import OpenRLHF
+from zeroplan.check.partly_known import alone, decided
 from zeroplan.check.python_calls import PIPELINE, builds_pipeline
 from zeroplan.check.rules.hosts import HOST_CHECKS
 from zeroplan.check.rules.launch import beside_the_scripts_config
@@ -138,8 +140,11 @@ def _started(
     checked = CheckedFiles(of_processes if launch.config is not None or word is None else [])
     if word is None:
         return _unnamed(launch, checked, document, setting, beside, made)
-    if word.text is None or not _is_known(launch):
+    if word.text is None:
         return checked, f"{_by_what(word)} what no line sets"
+    if not _is_known(launch):
+        part = _part(launch, checked, setting, made)
+        return (checked, f"{_by_what(word)} what no line sets") if part is None else (part, "")
     file = _written(word.text, launch) or beside(word.text) or _of_package(word.text, launch)
     if file is None:
         older = of_older(word.text) if launch.config is word else ""
@@ -236,6 +241,20 @@ def _as_option(finding: Finding, built: OpenRLHF) -> str:
     if value is None or not option:
         return "--bf16" if finding.write.startswith('"bf16"') else "delete the option"
     return f"{option} {value[1]}"
+
+
+def _part(launch: Launch, checked: CheckedFiles, setting: Setting, made: Made) -> CheckedFiles | None:
+    """What is known of a ds_config that the script writes with values which no line sets, behind what else is."""
+    file = launch.own_part if launch.config is not None else None
+    if file is None:
+        return None
+    try:
+        known = known_of(read_json(*file))
+    except NotReadableError:
+        return None
+    findings = alone(known.document, known.unknown, setting, made)
+    note = f"{file[0]}, given to {launch.launcher}; {decided('what no line sets', known.unknown)}"
+    return CheckedFiles(checked.findings + findings, {file[0]: file[1]}, [note])
 
 
 def _is_known(launch: Launch) -> bool:

@@ -22,6 +22,15 @@ MOST_FILES, MOST_LETTERS = 5, 1_000_000
 IN_PLACE = ("-i", "--in-place")
 ECHO = ("-e", "-n", "-ne", "-en")
 PIPED = re.compile(r"(?<!\|)\|&?\s*$")
+STANDS_FOR = "${?}"
+"""What a file has, as an interpolation, for a value that is not known."""
+OF_JSON = re.compile(rf'"(?:[^"\\\n]|\\.)*"|[\w.+-]*{UNKNOWN}[\w.+{UNKNOWN}-]*')
+OF_YAML = re.compile(rf"^([ \t]*(?:- )?[\w.-]+:[ \t]+).*{UNKNOWN}.*$", re.MULTILINE)
+OF_HOSTS = re.compile(
+    rf"^(?:num_processes|num_machines|machine_rank|main_process_\w+|gpu_ids|rdzv_\w+):.*{UNKNOWN}.*$", re.MULTILINE
+)
+"""Lines of Accelerate's file that say where it runs, and nothing of the config."""
+OF_ACCELERATE = re.compile(r"^(?:distributed_type|compute_environment|deepspeed_config):", re.MULTILINE)
 
 
 class WrittenFile(NamedTuple):
@@ -78,11 +87,24 @@ class WrittenFiles:
         return None if word is None or not _key(word) else self._files.get(_key(word))
 
     def file(self, written: WrittenFile) -> tuple[str, str] | None:
-        """Name and text; None where the words of the script do not decide it."""
+        """Name and text, with `STANDS_FOR` for values of a training file; None where the words of the script do not
+        decide it.
+        """
+        content = self._content(written)
+        if OF_ACCELERATE.search(content) is None:
+            content = OF_YAML.sub(rf"\1{STANDS_FOR}", content)
+        return None if UNKNOWN in content else (written.name, content)
+
+    def partly(self, written: WrittenFile) -> tuple[str, str] | None:
+        """Name and text of JSON with `STANDS_FOR` for each value that the words of the script do not decide."""
+        content = OF_JSON.sub(_stood_in, self._content(written))
+        return None if content == f'"{STANDS_FOR}"' else (written.name, content)
+
+    def _content(self, written: WrittenFile) -> str:
         content = written.content.pieces
         for name in self._files if UNKNOWN in content else ():
             content = content.replace(name.replace(PLACEHOLDER, UNKNOWN), name)
-        return None if UNKNOWN in content else (written.name, content)
+        return OF_HOSTS.sub(f"# {PLACEHOLDER}", content)
 
     def named(self, command: Command) -> Command:
         """A command with the names of such files in it where a part of a name is not known, as a job's number."""
@@ -199,6 +221,12 @@ def _joined(before: WrittenFile, after: WrittenFile) -> WrittenFile:
 
 def _shown(word: Word) -> str:
     return word.pieces.replace(UNKNOWN, PLACEHOLDER)
+
+
+def _stood_in(match: re.Match[str]) -> str:
+    """A value of JSON with what stands for a part of it that is not known."""
+    text = match[0]
+    return text.replace(UNKNOWN, STANDS_FOR) if text.startswith('"') else f'"{STANDS_FOR}"'
 
 
 def _by_sed(name: str) -> str:
