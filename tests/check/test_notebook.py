@@ -9,6 +9,7 @@ import pytest
 from zeroplan.check.notebook import parts_of
 
 BAD = '{"train_batch_size": 8, "zero_optimization": {"stage": 5}}'
+ACCELERATE = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 5\n"
 CONCISE = ("--format", "concise", "--fail-on", "error")
 
 
@@ -30,6 +31,11 @@ PYTHON = f"import deepspeed\nds_config = {BAD}\ndeepspeed.initialize(config=ds_c
         [f"config = '''\n{BAD}\n'''\nopen('ds.json', 'w').write(config)"],
         [f"%%writefile ds.json\n{BAD}", "%%bash\ndeepspeed train.py \\\n  --deepspeed_config ds.json"],
         [f"%%writefile ds.json\n{BAD}", "args = TrainingArguments('o', deepspeed='ds.json')"],
+        [f"%%writefile ds.json\n{BAD}", "%%writefile ./t.py\nargs = TrainingArguments('o', deepspeed='ds.json')", "!torchrun t.py"],
+        [f"%%writefile ds.json\n{BAD}", "%%writefile t.py\nimport deepspeed\ndeepspeed.initialize(config='ds.json')"],
+        [f"%%writefile ds.json\n{BAD}", "%%writefile run.sh\ndeepspeed train.py --deepspeed_config ds.json"],
+        ["%%writefile a.yaml\n" + ACCELERATE, "!accelerate launch --config_file ./a.yaml train.py"],
+        ["%%writefile a.yaml\n" + ACCELERATE],
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("indent", [1, None])

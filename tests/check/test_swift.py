@@ -72,6 +72,29 @@ def test_ray_starts_its_own_ranks(check):
     assert ran.out.startswith("run.sh:1: zero2 of ms-swift, given to swift\n")
 
 
+@pytest.mark.parametrize(
+    ("release", "argument", "written"),
+    [
+        ("2.6.1", "model_id_or_path", None), ("2.6.1", "train_type", "sft_type"), ("3.8.0", "train_type", None),
+        ("3.8.0", "sft_type", "train_type"), ("3.8.0", "model_id_or_path", "model"), ("3.8.0", "tuner_type", "train_type"),
+        ("4.0.4", "train_type", None), ("4.1.0", "train_type", "tuner_type"), ("3.4.0", "vllm_mode", "delete it"),
+        ("3.8.0", "vllm_mode", None), ("3.8.0", "batch_size", "per_device_train_batch_size"),
+        ("4.6.0", "trian_batch", "delete it"), ("4.6.0", "learning_rat", "learning_rate: ..."),
+    ],
+)  # fmt: skip
+def test_names_by_release(check, release, argument, written):
+    """Classes of the wheels: 2.6.1 llm/utils/argument.py, 3.4.0 and 3.8.0 llm/argument and trainers/arguments.py, 4.0.4, 4.1.0 and
+    4.6.0 arguments; 4.0 still takes train_type.
+    """
+    file = f"model: x\ndataset: d\nattn_impl: sdpa\nlazy_tokenize: true\n{argument}: v\ndeepspeed: d.json\n"
+    config = '{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}'
+    pins = f"ms-swift=={release}\n"
+    ran = check({"train.yaml": file, "d.json": config, "requirements.txt": pins}, "--format", "concise")
+    line = next((line for line in ran.out.splitlines() if f'ZP831: {argument} ' in line or f'ZP831: "{argument}"' in line), "")
+    assert bool(line) == (written is not None), ran.out
+    assert written is None or f"write: {written}" in line
+
+
 @pytest.mark.parametrize(("name", "warns"), [("tuner_type", False), ("train_type", True), ("sft_type", True)])
 def test_names_of_older_releases(check, name, warns):
     """Run with 4.6.0: ValueError: remaining_argv: ['--train_type', 'full']; 3.12.0 takes it."""

@@ -58,6 +58,21 @@ def test_files_of_yaml_with_values_that_no_line_sets(check_files):
     assert ran.out.count(": error ") == 1
 
 
+@pytest.mark.parametrize(("stage", "code"), [(2, 0), (5, 1)])
+@pytest.mark.parametrize(
+    "runs",
+    [
+        "python3 - <<EOF\nimport json\nds_config = {'train_batch_size': $N, 'zero_optimization': {'stage': %d}}\njson.dump(ds_config, open('d.json', 'w'))\nEOF\n",
+        "python <<'EOF'\nimport json\nds_config = {'train_batch_size': 8,\n  'zero_optimization': {'stage': %d}}\njson.dump(ds_config, open('d.json', 'w'))\nEOF\n",
+        'python -c "\nimport json\nds_config = {\'train_batch_size\': ${N}, \'zero_optimization\': {\'stage\': %d}}\njson.dump(ds_config, open(\'d.json\', \'w\'))"\n',
+    ],
+)
+def test_a_config_that_python_of_the_script_writes(check_files, runs, stage, code):
+    ran = check_files({"run.sh": runs % stage + RUN % "d.json"}, *CONCISE)
+    assert ran.code == code, ran.out + ran.err
+    assert ("run.sh:" in ran.out and "error ZP401: 5 here" in ran.out) == bool(code)
+
+
 def test_a_file_of_accelerate_that_names_a_config_of_the_script(check_files):
     """5 processes: 24 is not 2 * 5 * n."""
     text = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from zeroplan.catalog.trainers.argument_history import ARGUMENTS, trl
+from zeroplan.catalog.trainers.argument_history import ARGUMENTS, swift, trl
 from zeroplan.catalog.trainers.swift_configs import PUTS
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL
 from zeroplan.check.arguments import DEFAULTS, OWN, Arguments
@@ -17,7 +17,7 @@ from zeroplan.check.kind import is_data
 from zeroplan.check.python_strategies import REGISTERED
 from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
 from zeroplan.check.rules.older import GENERATING
-from zeroplan.check.rules.refused_files import NEWER, OLDER, VALUED
+from zeroplan.check.rules.refused_files import VALUED
 from zeroplan.check.script_job import FINETUNING, job_of
 from zeroplan.check.setting import ANY, DEEPSPEED, TRAINER
 from zeroplan.check.shell_variables import Word
@@ -105,7 +105,7 @@ def _own_names(tool: str) -> Iterable[str]:
     if tool == TRL:
         return (*GENERATING, "beta", "use_peft", *(name for name in trl() if trl()[name].until))
     if tool == SWIFT:
-        return (*PUTS, *OLDER, NEWER, "optimizer", "use_vllm", "vllm_mode")
+        return (*PUTS, "optimizer", "use_vllm", *(name for name, span in swift().items() if span.since or span.until))
     return (*OF_LLAMA_FACTORY, NO_CHECKPOINTING) if tool == LLAMA_FACTORY else ()
 
 

@@ -20,7 +20,7 @@ from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.proposed import tried
 from zeroplan.check.python_words import PythonWord, python_words, with_words_of_json
 from zeroplan.check.rules import RULES
-from zeroplan.check.rules.refused_files import REFUSED_CHECKS, groups_of_answers, older_names, vllm_of_swift
+from zeroplan.check.rules.refused_files import REFUSED_CHECKS, groups_of_answers, vllm_of_swift
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
 from zeroplan.check.rules.trainer_release import Stated, arguments_of_the_release
 from zeroplan.check.setting import Setting
@@ -134,13 +134,13 @@ def check_arguments(arguments: Arguments, setting: Setting) -> list[Finding]:
 
 def check_names(arguments: Arguments, setting: Setting) -> list[Finding]:
     """What the names of arguments are enough for."""
-    hits = (hit for rule in (older_names, vllm_of_swift) for hit in rule(arguments, setting.swift))
+    hits = vllm_of_swift(arguments, setting.swift)
     return [placed(arguments.document, hit) for hit in hits] + check_releases(arguments, setting)
 
 
 def check_releases(arguments: Arguments, setting: Setting) -> list[Finding]:
     """What the releases which the project asks for do not have of them."""
-    releases = Stated(setting.transformers, setting.trl, setting.llama_factory)
+    releases = Stated(setting.transformers, setting.trl, setting.llama_factory, setting.swift)
     hits = islice(arguments_of_the_release(arguments, releases), MOST)
     return [placed(arguments.document, hit) for hit in hits]
 

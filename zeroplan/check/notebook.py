@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import ast
 import json
+import posixpath
 import re
 from contextlib import suppress
 from itertools import count
 from typing import NamedTuple
 
+from zeroplan.check.arguments import YAML
 from zeroplan.check.document import Beside
+from zeroplan.check.files import check_config_file
 from zeroplan.check.json_reader import NotReadableError, read_json
-from zeroplan.check.kind import JSON, is_config
+from zeroplan.check.kind import JSON, is_config, is_script
+from zeroplan.check.launch_files import PYTHON
 from zeroplan.check.named_config import CheckedFiles, Made, check_json
 from zeroplan.check.python_file import check_python
 from zeroplan.check.script import started
@@ -47,9 +51,10 @@ def check_notebook(name: str, text: str, setting: Setting, beside: Beside, made:
     left = dict(parts.written)
 
     def seen(named: str) -> tuple[str, str] | None:
-        own = parts.written.get(named.removeprefix("./"))
-        left.pop(named.removeprefix("./"), None)
-        return (name, own) if own is not None else beside(named)
+        written = posixpath.normpath(named)
+        own = parts.written.get(written)
+        left.pop(written, None)
+        return (_called(written, name), own) if own is not None else beside(named)
 
     checked, missing = CheckedFiles(), list[SpecError]()
     for part, check in ((parts.python, check_python), (parts.shell, started)):
@@ -61,17 +66,39 @@ def check_notebook(name: str, text: str, setting: Setting, beside: Beside, made:
         checked.findings += inner.findings
         checked.texts |= inner.texts
         checked.notes += inner.notes
-    for written, content in left.items():
-        if _is_config(content):
-            checked.findings += check_json(name, content, setting, made)
-            checked.texts[name] = content
-            checked.notes.append(f"{name}: writes {written}")
+    for written, content in tuple(left.items()):
+        inner = _of_written(written, _called(written, name), content, setting, seen, made)
+        checked.findings += inner.findings
+        checked.texts |= inner.texts
+        checked.notes += [f"{name}: writes {written}", *inner.notes] if inner.texts else []
     if not checked.texts and missing:
         raise missing[0]
     if not checked.texts:
         raise SpecError(name, "a notebook without a DeepSpeed config", EXPECTED)
     checked.texts[name] = parts.whole
     return checked
+
+
+def _called(written: str, name: str) -> str:
+    """What messages call a file that a cell writes: one of JSON as the notebook, where its lines stand."""
+    return name if written.lower().endswith(JSON) else f"{written} of {name}"
+
+
+def _of_written(
+    written: str, called: str, content: str, setting: Setting, beside: Beside, made: Made
+) -> CheckedFiles:  # fmt: skip
+    """The findings of a file that a cell writes and no other names; nothing where it has no config."""
+    if written.lower().endswith(JSON):
+        findings = check_json(called, content, setting, made) if _is_config(content) else None
+        return CheckedFiles() if findings is None else CheckedFiles(findings, {called: content})
+    with suppress(SpecError, NotReadableError):
+        if written.lower().endswith(YAML):
+            return check_config_file(called, content, setting, beside, made)
+        if written.endswith(PYTHON):
+            return check_python(called, content, setting, beside, made)
+        if is_script(written, content):
+            return started(called, content, setting, beside, made)
+    return CheckedFiles()
 
 
 def _is_config(text: str) -> bool:
@@ -104,9 +131,10 @@ def _apart(cells: list[list[tuple[int, str]]]) -> Parts:
     for cell in cells:
         first = cell[0][1]
         file, by_shell = WRITES.match(first), SHELL.match(first) is not None
-        if file is not None and (not file[1] or file[2] not in written):
-            written[file[2]] = [""] * length
-        into = shell if by_shell else None if file is None else written[file[2]]
+        target = "" if file is None else posixpath.normpath(file[2])
+        if file is not None and (not file[1] or target not in written):
+            written[target] = [""] * length
+        into = shell if by_shell else written.get(target)
         goes_on = False
         for at, line in cell:
             whole[at] = line
@@ -118,8 +146,8 @@ def _apart(cells: list[list[tuple[int, str]]]) -> Parts:
         if not _is_python("\n".join(python[at] for at, _line in cell)):
             for at, _line in cell:
                 python[at] = ""
-    configs = {name: "\n".join(content) for name, content in written.items() if name.lower().endswith(JSON)}
-    return Parts("\n".join(python), "\n".join(shell), configs, "\n".join(whole))
+    files = {name: "\n".join(content) for name, content in written.items()}
+    return Parts("\n".join(python), "\n".join(shell), files, "\n".join(whole))
 
 
 def _is_python(text: str) -> bool:

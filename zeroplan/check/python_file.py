@@ -14,7 +14,7 @@ from zeroplan.check.check import MOST, check, placed
 from zeroplan.check.device_map import device_map
 from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.finding import ERROR, WARNING, Finding, Hit, named, said
-from zeroplan.check.launch_files import imported
+from zeroplan.check.launch_files import PYTHON, imported
 from zeroplan.check.named_config import (
     EXPECTED,
     TWICE,
@@ -45,7 +45,6 @@ NUMBER = re.compile(r"[-+.\deE]+")
 OPTIMIZER = "optimizer."
 WHOLE_SINCE = "0.15.0"
 SPOKEN = (*SPOKEN_WORDS, "deepspeed")
-PYTHON = ".py"
 STAGE_3 = 3
 DIVIDES = re.compile(r"HfDeepSpeedConfig|HfTrainerDeepSpeedConfig|\bInit\(")
 """What divides a model as it is built."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -16,6 +16,7 @@ from zeroplan.catalog.trainers.trl_configs import own_launch
 from zeroplan.check.check import MOST, check, is_current, placed
 from zeroplan.check.device_map import DeviceMap, device_map
 from zeroplan.check.document import Beside, Document, ValueNode
+from zeroplan.check.embedded_python import embedded_python
 from zeroplan.check.files import check_config_file
 from zeroplan.check.finding import ADVICE, ERROR, Finding, Hit, named, said
 from zeroplan.check.inner import OWN_NAME
@@ -29,6 +30,7 @@ from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, che
 from zeroplan.check.openrlhf import OpenRLHF
 from zeroplan.check.partly_known import alone, decided
 from zeroplan.check.python_calls import PIPELINE, builds_pipeline
+from zeroplan.check.python_reader import WORDS
 from zeroplan.check.rules.hosts import HOST_CHECKS
 from zeroplan.check.rules.launch import beside_the_scripts_config
 from zeroplan.check.rules.processes import PROCESS_CHECKS
@@ -36,6 +38,7 @@ from zeroplan.check.rules.shell_text import TEXT_CHECKS
 from zeroplan.check.script_parser import clipped
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER, Setting
 from zeroplan.check.setting import DEEPSPEED as RAW
+from zeroplan.check.shell_script import Command
 from zeroplan.check.shell_variables import Word
 from zeroplan.check.started_scripts import StartedScript, started_scripts
 from zeroplan.check.training_file import puts_of
@@ -92,6 +95,10 @@ def started(
     if len(checked.texts) > 1 or checked.notes or left_out:
         hits = (hit for rule in TEXT_CHECKS for hit in islice(rule(text), MOST))
         checked.findings += [placed(document, hit) for hit in hits]
+    inner = _embedded(name, text, several, setting, beside, made)
+    checked.findings += inner.findings
+    checked.texts |= inner.texts
+    checked.notes += inner.notes
     runs = [*started_scripts(several)] if len(above) < DEEPEST else []
     for script in runs:
         inner = _started_there(name, script, setting, beside, made, above, seen)
@@ -107,6 +114,22 @@ def started(
         raise SpecError(place, found, SCRIPTS)
     checked.notes += [f"{place}: {found}: not looked at" for place, found in left_out]
     checked.notes += [f"{error}: not looked at" for error in others]
+    return checked
+
+
+def _embedded(
+    name: str, text: str, several: Sequence[Command], setting: Setting, beside: Beside, made: Made
+) -> CheckedFiles:  # fmt: skip
+    """The configs in Python that the script runs itself, which may write them."""
+    checked = CheckedFiles()
+    for code in embedded_python(text, several) if any(word in text for word in WORDS) else ():
+        from zeroplan.check.python_file import check_python  # where there is such a text
+
+        with suppress(SpecError):
+            inner = check_python(name, code, setting, beside, made)
+            checked.findings += inner.findings
+            checked.texts |= {file: content for file, content in inner.texts.items() if file != name}
+            checked.notes += [f"{name}: Python in it has, or names, a config", *inner.notes]
     return checked
 
 

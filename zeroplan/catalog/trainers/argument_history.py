@@ -123,6 +123,14 @@ RENAMED = {
 }
 """What TRL calls arguments that it had under another name."""
 
+SWIFT_NAMES = (
+    ("tuner_type", "train_type", "sft_type"), ("model", "model_id_or_path"), ("template", "template_type"),
+    ("target_modules", "lora_target_modules"), ("quant_bits", "quantization_bit"), ("torch_dtype", "dtype"),
+    ("per_device_train_batch_size", "batch_size"), ("per_device_eval_batch_size", "eval_batch_size"),
+    ("adapters", "ckpt_dir"), ("adapters", "lora_modules"),
+)  # fmt: skip
+"""What releases of ms-swift call the same argument, the newest first."""
+
 
 @cache
 def llama_factory() -> dict[str, Span]:
@@ -135,6 +143,18 @@ def trl() -> dict[str, Span]:
     """Arguments of TRL's own from 0.9.3 to 1.16, likewise: of its trainers, its model and its scripts."""
     spans: dict[str, list[str]] = _names()["TRL"]
     return {name: Span(since, until, RENAMED.get(name, "")) for name, (since, until) in spans.items()}
+
+
+@cache
+def swift() -> dict[str, Span]:
+    """Arguments of ms-swift's own from 2.0 to 4.6, likewise: of its commands that train."""
+    return {name: Span(*span) for name, span in _names()["ms-swift"].items() if name not in trainer()}
+
+
+def called_by_swift(name: str, release: str) -> str:
+    """What a release of ms-swift calls an argument that has another name there; empty where it has none."""
+    several = next((names for names in SWIFT_NAMES if name in names), ())
+    return next((one for one in several if one in trainer() or swift()[one].is_in(release)), "")
 
 
 @cache

@@ -34,12 +34,8 @@ OF_GRPO = ("scale_rewards", "vllm_device", "importance_sampling_level")
 GROUPED_SINCE = "0.15.0"
 GROUPS = "model_name_or_path: x/y\ndataset_name: d\n" + BESIDE + "num_generations: %s\n"
 
-RENAMES, MODE_SINCE = "4.0.0", "3.12.0"
-"""Releases of ms-swift that call arguments otherwise, and that ask for vLLM's mode (arguments/rlhf_args.py)."""
-NEWER = "tuner_type"
-OLDER = {"train_type": "tuner_type", "sft_type": "tuner_type", "model_id_or_path": "model", "lora_modules": "adapters"}
-"""Arguments of ms-swift before 4.0, and what 4.6 calls them."""
-OF_SWIFT = "model: x\n%s: full\ntorch_dtype: bfloat16\ndataset: d\ndeepspeed: zero2\n"
+MODE_SINCE = "3.12.0"
+"""The release of ms-swift that asks for vLLM's mode (arguments/rlhf_args.py)."""
 
 VALUED = ("model", "model_name_or_path", "dataset", "output_dir", "learning_rate", "num_train_epochs",
           "per_device_train_batch_size", "max_steps", "save_steps", "lr_scheduler_type")  # fmt: skip
@@ -57,12 +53,6 @@ RULES: tuple[Rule, ...] = (
         "trl 1.16: trainer/grpo_config.py:__post_init__, run: ValueError",
         Example(GROUPS % 6, (("gpus", "8"),), file="train.yaml"), Example(GROUPS % 4, (("gpus", "8"),), "train.yaml"),
         "https://huggingface.co/docs/trl/grpo_trainer",
-    ),
-    Rule(
-        "ZP831", WARNING, "An argument that ms-swift of another release calls otherwise",
-        "ms-swift 4.6: utils/utils.py:parse_args, run: ValueError, remaining_argv; 3.12 takes it",
-        Example(OF_SWIFT % "train_type", file="train.yaml"), Example(OF_SWIFT % "tuner_type", file="train.yaml"),
-        "https://swift.readthedocs.io/en/latest/Instruction/Command-line-parameters.html",
     ),
 )  # fmt: skip
 
@@ -213,22 +203,6 @@ def swifts_own(arguments: Arguments) -> Iterator[Hit]:
         is_zero = named_config.startswith("zero") and not named_config.endswith(".json")
         yield Hit("ZP822", (OPTIMIZER,), "ms-swift's Muon keeps what it knows by parameter, and ZeRO gives it others: "
                   "the first step stops", f"delete {OPTIMIZER}", "" if is_zero else WARNING)  # fmt: skip
-
-
-def older_names(arguments: Arguments, release: str | None) -> Iterator[Hit]:
-    """`release`: the ms-swift that the project asks for."""
-    if arguments.tool != SWIFT:
-        return
-    if release is not None and number(release) < number(RENAMES):
-        if arguments.stated(NEWER) is not None:
-            what = f"{NEWER} came with ms-swift 4.0, and {release} stops at it"
-            yield Hit("ZP831", (NEWER,), what, f"train_type: {named(str(arguments.stated(NEWER)))}", ERROR)
-        return
-    for old, new in OLDER.items():
-        if arguments.stated(old) is not None:
-            what = f"{old} is {new} since ms-swift 4.0, which stops at the older name"
-            write = f"{new}: {named(str(arguments.stated(old))) or '...'}"
-            yield Hit("ZP831", (old,), what, write, WARNING if release is None else ERROR)
 
 
 def _whose(arguments: Arguments) -> str:

@@ -13,11 +13,13 @@ from zeroplan.catalog.trainers.argument_history import (
     OPTIMIZERS,
     SCHEDULES,
     Span,
+    called_by_swift,
     llama_factory,
+    swift,
     trainer,
     trl,
 )
-from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, TRAINER, TRL
+from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRAINER, TRL
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.interpolated import is_interpolated
@@ -26,7 +28,7 @@ from zeroplan.check.rule import Example, Rule
 
 NEWEST_OF = {TRAINER: NEWEST, TRL: NEWEST, LLAMA_FACTORY: "5.6.0"}
 """The newest transformers that each tool's own newest release takes: of LLaMA-Factory 0.9.5, TRL 1.16."""
-NEWEST_TRL, NEWEST_LLAMA_FACTORY = "1.16.0", "0.9.5"
+NEWEST_TRL, NEWEST_LLAMA_FACTORY, NEWEST_SWIFT = "1.16.0", "0.9.5", "4.6.0"
 VALUES: dict[str, Mapping[str, Span]] = {"optim": OPTIMIZERS, "lr_scheduler_type": SCHEDULES}
 PYTHON = ".py"
 PARSES = re.compile(r"\bTrlParser\(|\bHfArgumentParser\([^)]*(?:TrainingArguments|transformers\.|\b\w+Config\b)")
@@ -36,6 +38,7 @@ NEAR = 0.8
 """How near a name is to the argument that may have been meant."""
 FILE = "output_dir: o\nper_device_train_batch_size: 1\nbf16: true\n%s\ndeepspeed: {bf16: {enabled: auto}, " \
        "zero_optimization: {stage: 2}, train_micro_batch_size_per_gpu: auto}\n"  # fmt: skip
+OF_SWIFT = "model: x\n%s: full\ntorch_dtype: bfloat16\ndataset: d\ndeepspeed: zero2\n"
 ON_LINE = "torchrun train.py --output_dir o --bf16 --per_device_train_batch_size 8 --deepspeed ds.json\n"
 
 OF_A_DICT = Span("4.53.0", "4.54.0")
@@ -62,6 +65,12 @@ RULES: tuple[Rule, ...] = (
         Example(ON_LINE, (("transformers", "4.54.0"),), file="run.sh"),
         "https://github.com/huggingface/transformers/issues/39673",
     ),
+    Rule(
+        "ZP831", WARNING, "An argument that this release of ms-swift does not know",
+        "ms-swift 4.6: utils/utils.py:parse_args, run: ValueError, remaining_argv; 3.12 takes it",
+        Example(OF_SWIFT % "train_type", file="train.yaml"), Example(OF_SWIFT % "tuner_type", file="train.yaml"),
+        "https://swift.readthedocs.io/en/latest/Instruction/Command-line-parameters.html",
+    ),
 )  # fmt: skip
 
 
@@ -71,11 +80,14 @@ class Stated(NamedTuple):
     transformers: str | None
     trl: str | None
     llama_factory: str | None
+    swift: str | None
 
 
 def arguments_of_the_release(arguments: Arguments, releases: Stated) -> Iterator[Hit]:
     """Arguments and values that the releases do not have."""
     tool, stated = arguments.tool, releases.transformers
+    if tool == SWIFT:
+        yield from _of_swift(arguments, releases.swift)
     if tool not in NEWEST_OF:
         return
     release = stated or NEWEST_OF[tool]
@@ -89,7 +101,7 @@ def arguments_of_the_release(arguments: Arguments, releases: Stated) -> Iterator
     if tool == LLAMA_FACTORY and arguments.job is None:
         package = ("LLaMA-Factory", releases.llama_factory or NEWEST_LLAMA_FACTORY)
         yield from _unknown(arguments, own, package, WARNING if releases.llama_factory is None else ERROR)
-        yield from _of_no_release(arguments, own)
+        yield from _of_no_release(arguments, own, "ZP833")
     if tool == TRL:
         of_trl = {name: span for name, span in trl().items() if name not in trainer() and name not in code}
         severity = ERROR if releases.trl is not None and is_strict else WARNING
@@ -109,6 +121,23 @@ def _named_on_the_line(arguments: Arguments, release: str | None) -> Iterator[Hi
     if isinstance(stated := typed.stated(KEY), str) and not stated.startswith("{"):
         what = f"--deepspeed {named(stated)}: transformers {release} takes no name of a file on the command line"
         yield Hit("ZP829", (KEY,) if typed is arguments else (), what, "transformers>=4.54")
+
+
+def _of_swift(arguments: Arguments, stated: str | None) -> Iterator[Hit]:
+    """Arguments that other releases of ms-swift have (utils/utils.py:parse_args)."""
+    if arguments.stated("ignore_args_error") is True:
+        return
+    release = stated or NEWEST_SWIFT
+    if arguments.job is None:
+        yield from _of_no_release(arguments, {**swift(), "ENV": Span()}, "ZP831")
+    for name in arguments.document.config:
+        span = swift().get(name)
+        if span is not None and not span.is_in(release):
+            new = called_by_swift(name, release)
+            value = named(str(arguments.document.config[name]))
+            write = "delete it" if not new else f"{new}: {value}" if arguments.job is None else f"--{new} {value}"
+            severity = WARNING if stated is None else ERROR
+            yield Hit("ZP831", (name,), f"{name} {_when(span, 'ms-swift', release)}", write, severity)
 
 
 def _unknown(
@@ -140,15 +169,15 @@ def _as_option(match: re.Match[str]) -> str:
     return f"--{match[1]} {'no' if match[2] == 'false' else match[2].strip(QUOTES)}"
 
 
-def _of_no_release(arguments: Arguments, own: Mapping[str, Span]) -> Iterator[Hit]:
-    """Keys at which LLaMA-Factory stops (0.9.5 hparams/parser.py:_parse_args); a fork may know its own."""
+def _of_no_release(arguments: Arguments, own: Mapping[str, Span], rule: str) -> Iterator[Hit]:
+    """Keys at which LLaMA-Factory stops (0.9.5 hparams/parser.py:_parse_args), and ms-swift; a fork may know its own."""
     known = {*own, *trainer()}
     others = sorted(known - arguments.document.config.keys())
     for name in arguments.document.config:
         if name not in known:
             near = difflib.get_close_matches(name, others, n=1, cutoff=NEAR)
-            what = f"{named(name)} is no argument of LLaMA-Factory's, which stops at it"
-            yield Hit("ZP833", (name,), what, f"{near[0]}: ..." if near else "delete it")
+            what = f"{named(name)} is no argument of {arguments.tool}'s, which stops at it"
+            yield Hit(rule, (name,), what, f"{near[0]}: ..." if near else "delete it")
 
 
 def _value(
