@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from zeroplan.catalog.trainers.swift_configs import OWN, own_config
+from zeroplan.catalog.trainers.swift_configs import OLDER, OWN, own_config
 
 SHA_256 = {
     "zero0": "6913b81cfdf44bb8", "zero1": "6be02f316cff3764", "zero2": "94c34d73c2270a81", "zero3": "347efebaaf4ff198",
@@ -16,6 +16,11 @@ SHA_256 = {
 """Of json.dumps(..., sort_keys=True) of each file of swift/config of ms-swift 4.6.0, its beginning; llm/ds_config of 3.4.0,
 3.8.0 and 3.12.0 and config of 4.0.0 and 4.3.0 have the same.
 """
+SHA_256_OF_2 = {
+    "default-zero2": "a82584cc10d47329", "default-zero3": "68e101788d29f8b3", "zero2-offload": "f7de8f4df7b195ec",
+    "zero3-offload": "7b82ca7021b9bff4",
+}  # fmt: skip
+"""The same of llm/ds_config of 2.6.1: zero2.json, zero3.json, zero2_offload.json and zero3_offload.json."""
 FILE = "model: x\ntuner_type: full\ntorch_dtype: bfloat16\ndataset: d\ndeepspeed: %s\n"
 
 
@@ -28,6 +33,12 @@ def check(check_files):
 def test_its_own_configs_are_its_own(name):
     content = json.dumps(json.loads(own_config(name)[1]), sort_keys=True)
     assert hashlib.sha256(content.encode()).hexdigest().startswith(SHA_256[name])
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_those_of_release_2(name):
+    content = json.dumps(json.loads(own_config(name, release="2.6.1")[1]), sort_keys=True)
+    assert hashlib.sha256(content.encode()).hexdigest().startswith(SHA_256_OF_2[name])
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -103,9 +114,26 @@ def test_names_of_older_releases(check, name, warns):
     assert ("warning ZP831" in ran.out) == warns
 
 
-def test_a_name_of_swift_2(check):
-    ran = check({"run.sh": "NPROC_PER_NODE=8 swift sft --model x --deepspeed default-zero2\n"})
-    assert (ran.code, "which is not there (ms-swift 2's name; zero2 since 3.0)" in ran.err) == (2, True)
+@pytest.mark.parametrize(
+    ("release", "name", "code"),
+    [("", "default-zero2", 0), ("2.6.1", "default-zero2", 0), ("2.6.1", "zero3-offload", 0), ("2.6.1", "zero2", 2),
+     ("3.4.0", "default-zero2", 1), ("3.4.0", "zero2", 0), ("2.6.1", "zero2_offload", 2)],
+)  # fmt: skip
+def test_a_name_of_swift_2(check, release, name, code):
+    """2.6.1 llm/utils/argument.py: deepspeed_mapping has default-zero2, default-zero3, zero2-offload and zero3-offload; since 3.0 the
+    names are zero0 to zero3 and zero2_offload, zero3_offload, and any other is looked for as a file.
+    """
+    model = "model_id_or_path" if release.startswith("2") else "model"
+    files = {"requirements.txt": f"ms-swift=={release}\n" if release else "numpy\n"}
+    options = ("--format", "concise", "--fail-on", "error")
+    line = f"NPROC_PER_NODE=8 swift sft --{model} x --torch_dtype bfloat16 --deepspeed {name}\n"
+    line = line.replace("torch_dtype bfloat16", "dtype bf16") if release.startswith("2") else line
+    ran = check({"run.sh": line, **files}, *options)
+    assert ran.code == code, ran.out + ran.err
+    assert ("ZP831: deepspeed" in ran.out) == (name == "default-zero2" and release != "2.6.1")
+    kind = "sft_type" if release.startswith("2") else "train_type"
+    ran = check({"train.yaml": f"{model}: x\n{kind}: full\ndeepspeed: {name}\n", **files}, *options)
+    assert ran.code == code, ran.out + ran.err
 
 
 @pytest.mark.parametrize(("release", "found"), [("3.12.4", True), ("4.0.0", False)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,8 @@ TAG = "__float__"
 
 SHORTEST = 3
 """Parts of a path with one folder: /tmp/ds.json."""
+OF_DEEPSPEED = re.compile(r"(?:^|[^a-z])(?:ds|deepspeed|zero[0-3]?)(?:[^a-z]|$)")
+"""How a ds_config is called, whose name alone is looked for here under a folder more: /home/me/ds_z3.json."""
 LONGEST_END = 6
 """Parts of a path of another machine that are looked for here."""
 GZIP, RECORDING = b"\x1f\x8b", b'{"zeroplan_trace"'
@@ -51,13 +54,14 @@ def is_recording(path: Path) -> bool:
 def beside(path: str, named: str) -> tuple[str, ...]:
     """Where a file may be that another one names: as seen from that, from here, which is what Accelerate does, or from
     a folder between that and the root of its repository, where people start their runs. A path from the root of another
-    machine may end in one below such a folder: /home/me/clone/configs/ds.json, or be its name alone, of /tmp/ds.json.
+    machine may end in one below such a folder: /home/me/clone/configs/ds.json, or in its name alone: /tmp/ds.json.
     """
     folder, name = Path(path).parent, Path(named)
     if name.is_absolute():
         first = max(2, len(name.parts) - LONGEST_END)
         ends = [Path(*name.parts[at:]) for at in range(first, len(name.parts) - 1)]
-        alone = (str(folder / name.name),) if len(name.parts) == SHORTEST else ()
+        longest = SHORTEST + (OF_DEEPSPEED.search(name.name) is not None)
+        alone = (str(folder / name.name),) if len(name.parts) <= longest else ()
         return str(name), *_in_project(folder, ends, 0), *alone
     names = [name] if len(name.parts) > 1 else []
     return str(folder / name), str(name), *_in_project(folder, names, 1)

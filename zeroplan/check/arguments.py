@@ -77,6 +77,8 @@ class Arguments:
     """The tool whose command takes these arguments, where that is known: its keys tell else."""
     job: ScriptJob | None = None
     """What the script that is given them is given beside; None for a file."""
+    has_reference: bool = False
+    """Whether the trainer that takes them has a reference model beside the one that trains."""
     command_line: Arguments | None = None
     """Those of the command line that names this file, which take the place of its own (trl 1.16 TrlParser)."""
 

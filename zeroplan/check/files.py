@@ -44,12 +44,16 @@ if TYPE_CHECKING:
     from zeroplan.check.yaml_strategies import Strategy
 
 LOG = re.compile(
-    r"^\[\d{4}-\d\d-\d\d [\d:,]+\] \[[A-Z]+\]|^[IWE]\d{4} \d\d:\d\d:\d\d|^Traceback \(most recent call last\):"
-    r"|^\[(?:default|rank)\d+\]:|^\[(?:INFO|WARNING|ERROR)\|\d{4}-|^\d\d-[A-Z][a-z]{2}-\d\d \d\d:\d\d:\d\d - "
-    r"|^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S* .*\b(?:INFO|WARNING|ERROR)\b|^\{'(?:train_)?loss': ",
+    r"^(?:\d+: )?\[\d{4}-\d\d-\d\d [\d:,]+\] \[[A-Z]+\]|^[IWE]\d{4} \d\d:\d\d:\d\d"
+    r"|^Traceback \(most recent call last\):|^(?:\d+: )?\[(?:default|rank)\d+\]:|^\[(?:INFO|WARNING|ERROR)\|\d{4}-"
+    r"|^\d\d-[A-Z][a-z]{2}-\d\d \d\d:\d\d:\d\d - |^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S* .*\b(?:INFO|WARNING|ERROR)\b"
+    r"|^\{'(?:train_)?loss': ",
     re.MULTILINE,
 )
-"""How a line of a log begins: of DeepSpeed, torchrun, Python, a rank, a logger, the Trainer."""
+"""How a line of a log begins: of DeepSpeed, torchrun, Python, a rank (also as `srun --label` has it), a logger, the
+Trainer.
+"""
+LOGS = (".log", ".out", ".err")
 HYDRA = re.compile(r"^override\s+|@.*$")
 """What stands around a group in `defaults`."""
 OF_DEEPSPEED = re.compile(r"^\s*(?:deepspeed\w*|distributed_type|zero_optimization)\s*:", re.MULTILINE)
@@ -69,7 +73,8 @@ def check_config_file(
     name: str, text: str, setting: Setting, beside: Beside, made: Made, overrides: Overrides = ()
 ) -> CheckedFiles:  # fmt: skip
     """Raises `SpecError` for what is no config at all, and for what is another's file."""
-    if (not text.lstrip().startswith("{") or text.startswith("{'")) and LOG.search(text[:EARLY]):
+    is_log = name.lower().endswith(LOGS) or LOG.search(text[:EARLY]) is not None
+    if is_log and text.strip() and (not text.lstrip().startswith("{") or text.startswith("{'")):
         raise SpecError(name, "a log", EXPECTED, f"zeroplan observe {name} --params ... --stage ...")
     if is_yaml(name, text):
         try:

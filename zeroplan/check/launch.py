@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from zeroplan.check.document import Document, Member, ValueNode
+from zeroplan.releases import number
 
 DEEPSPEED, KIND = "DEEPSPEED", "distributed_type"
 SECTION, FILE = "deepspeed_config", "deepspeed_config_file"
@@ -121,6 +122,16 @@ class AccelerateConfig:
     def machines(self) -> int:
         number = self.document.config.get("num_machines")
         return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else 1
+
+
+def minds_init_flag(release: str | None) -> bool:
+    """Whether zero3_init_flag decides if from_pretrained divides a model at stage 3; None: the newest Accelerate."""
+    return release is not None and number(release) < number("1.0.0")
+
+
+def leaves_auto(release: str) -> bool:
+    """Whether "auto" of the batch is left for from_pretrained where zero3_init_flag is off."""
+    return number(release) == number("1.0.0")
 
 
 def is_launch(document: Document) -> bool:

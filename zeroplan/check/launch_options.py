@@ -14,6 +14,7 @@ from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.inner import OWN_NAME
 from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.kind import is_data
+from zeroplan.check.python_calls import has_reference
 from zeroplan.check.python_strategies import REGISTERED
 from zeroplan.check.rules.llama_factory import WORDS as OF_LLAMA_FACTORY
 from zeroplan.check.rules.older import GENERATING
@@ -97,7 +98,7 @@ def trainer_arguments(
     nodes = [_member(name, word) for name, word in bearing]
     job = job_of(document, stated, tool, beside_a_file=beside_a_file)._replace(code=code, is_open=is_open)
     whole = Document(document.name, document.text, ValueNode(0, len(document.text), members=nodes))
-    return Arguments(whole, tool, job), unknown
+    return Arguments(whole, tool, job, has_reference(code)), unknown
 
 
 def _own_names(tool: str) -> Iterable[str]:

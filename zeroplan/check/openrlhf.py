@@ -36,13 +36,13 @@ DYNAMIC = ("use_dynamic_batch", "train.dynamic_batch_enable")
 
 
 def of_options(document: Document, script: Word | None, stated: Sequence[tuple[str, Word]]) -> OpenRLHF | None:
-    """The options of one of its commands, by its module, or by its name and options that hardly another has so; None
+    """The options of one of its commands, by its module, or by its name and an option that hardly another has; None
     for another script, and where no line sets a value that bears on the config.
     """
     if script is None or TRAINS.search(script.text or "") is None:
         return None
     options = OpenRLHF(document, script, stated)
-    is_its = (script.text or "").startswith("openrlhf.") or {STAGE[0], MICRO_BATCH[0]} <= options.stated.keys()
+    is_its = (script.text or "").startswith("openrlhf.") or MICRO_BATCH[0] in options.stated
     return options if is_its and options.is_known else None
 
 

@@ -16,6 +16,7 @@ from zeroplan.check.setting import ACCELERATE, DEEPSPEED, LIGHTNING, TRAINER
 ARGUMENTS = re.compile(r"\w*TrainingArguments")
 OF_TRL = re.compile(r"\b(?:SFT|DPO|KTO|ORPO|CPO|GRPO|RLOO|PPO|GKD|Reward|OnlineDPO|PRM|XPO|NashMD|BCO)Config\b")
 """TrainingArguments of trl 1.16."""
+WITH_REFERENCE = re.compile(r"\b(?:DPO|KTO|BCO)Trainer\(")
 AT_STAGE_3 = "zero.Init"
 """The reader where from_pretrained hands the config to DeepSpeed at stage 3, and nobody reads it below (transformers
 5.24 integrations/deepspeed.py:HfDeepSpeedConfig, run: TypeError for "auto").
@@ -65,6 +66,11 @@ def _unfolded(call: ast.Call, constants: Mapping[str, ast.expr]) -> ast.Call:
     several = [one if one.arg is not None else ast.keyword(None, constants.get(getattr(one.value, "id", ""), one.value))
                for one in call.keywords]  # fmt: skip
     return ast.copy_location(ast.Call(call.func, call.args, several), call)
+
+
+def has_reference(text: str) -> bool:
+    """Whether a script trains by a trainer of TRL's with a reference model, and no adapters, which need none."""
+    return WITH_REFERENCE.search(text) is not None and "peft_config" not in text
 
 
 def builds_pipeline(text: str) -> bool:

@@ -16,7 +16,7 @@ from zeroplan.check.inner import OWN_NAME
 from zeroplan.check.interpolated import stand_in
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import OWN_KEYS, is_config
-from zeroplan.check.python_calls import ConfigCall, config_calls
+from zeroplan.check.python_calls import ConfigCall, config_calls, has_reference
 from zeroplan.check.python_names import (
     CHANGING,
     Names,
@@ -151,8 +151,9 @@ def literal_of(document: Document, node: ast.expr, call: str) -> Literal:
 def _json_texts(tree: ast.Module, reader: _Reader) -> list[str]:
     """Of texts that a file may write: ds_config = '''{"zero_optimization": ...}'''."""
     texts: list[str] = []
+    alone = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # for who reads the code
     for node in ast.walk(tree):
-        stated = node.value if isinstance(node, ast.Constant) else None
+        stated = node.value if isinstance(node, ast.Constant) and node not in alone else None
         if not isinstance(stated, str) or not any(f'"{word}"' in stated for word in OWN_KEYS):
             continue
         assert isinstance(node, ast.Constant)
@@ -275,7 +276,9 @@ class _Reader:
         names = [Member(name, start, end, node or ValueNode(start, end)) for name, start, end, node in several if name]
         is_whole = not any(name is None or (name in DEFAULTS and node is None) for name, _start, _end, node in several)
         roots = (ValueNode(*self.span(call.call), members=each) for each in (members, names))
-        whole, stated = (Arguments(Document(self.name, self.text, root), call.tool) for root in roots)
+        reference = has_reference(self.text)
+        whole, stated = (Arguments(Document(self.name, self.text, root), call.tool, has_reference=reference)
+                         for root in roots)  # fmt: skip
         return Use(call.reader, whole if is_whole else None, stated)
 
     def _known(self, node: ast.expr) -> ValueNode | None:

@@ -49,10 +49,10 @@ def example(text: str, **options: str) -> Example:
 BESIDE = '{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'
 
 
-def launching(fields: str, more: str = "") -> Example:
+def launching(fields: str, more: str = "", **options: str) -> Example:
     """A file for accelerate launch; `fields` are those of deepspeed_config."""
     text = f"{{distributed_type: DEEPSPEED, num_processes: 8, {more}deepspeed_config: {{{fields}}}}}"
-    return Example(text, file="accelerate.yaml")
+    return Example(text, tuple(options.items()), "accelerate.yaml")
 
 
 def arguing(text: str, arguments: str, file: str = "args.json", **options: str) -> Example:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from zeroplan.catalog.trainers.example_configs import example_config
 from zeroplan.catalog.trainers.swift_configs import of_older, own_config
-from zeroplan.catalog.trainers.tools import AXOLOTL, LLAMA_FACTORY
+from zeroplan.catalog.trainers.tools import AXOLOTL, LLAMA_FACTORY, SWIFT
 from zeroplan.catalog.trainers.trl_configs import own_launch
 from zeroplan.check.check import MOST, check, is_current, placed
 from zeroplan.check.device_map import DeviceMap, device_map
@@ -168,9 +168,12 @@ def _started(
     if not _is_known(launch):
         part = _part(launch, checked, setting, made)
         return (checked, f"{_by_what(word)} what no line sets") if part is None else (part, "")
-    file = _written(word.text, launch) or beside(word.text) or _of_package(word.text, launch)
+    file = _written(word.text, launch, setting) or beside(word.text) or _of_package(word.text, launch)
+    older = of_older(word.text) if launch.config is word else ""
+    if file is None and older and launch.stated is not None and launch.stated.tool == SWIFT:
+        checked.findings += check_names(launch.stated, setting)
+        return replace(checked, notes=[f"{said(word.text)}{older}"]), ""
     if file is None:
-        older = of_older(word.text) if launch.config is word else ""
         return checked, f"{said(word.text)}, which is not there{older}"
     inner = _given(launch, file, setting, beside, made)
     by_code = _by_code(launch)
@@ -291,7 +294,7 @@ def _by_what(word: Word | None) -> str:
     return f"{said(word.text)}, which the script writes with"
 
 
-def _written(text: str, launch: Launch) -> tuple[str, str] | None:
+def _written(text: str, launch: Launch, setting: Setting) -> tuple[str, str] | None:
     """A config as a text of JSON, or of ms-swift's package, where it is no file of `accelerate launch`."""
     if launch.own is not None:
         return launch.own_file
@@ -299,7 +302,7 @@ def _written(text: str, launch: Launch) -> tuple[str, str] | None:
         return None
     if text.lstrip().startswith("{"):
         return "--deepspeed", text
-    return own_config(text, {} if launch.arguments is None else puts_of(launch.arguments))
+    return own_config(text, {} if launch.arguments is None else puts_of(launch.arguments), setting.swift)
 
 
 def _of_package(text: str, launch: Launch) -> tuple[str, str] | None:

@@ -48,7 +48,9 @@ def check_training(arguments: Arguments, setting: Setting, beside: Beside, made:
         setting = replace(setting, quantized_by=_quantized_by(arguments, beside))
         checked.findings += twice(document, "LLaMA-Factory stops", ERROR)
     if member.node.members is None:
-        name, text = _named_file(arguments, member, beside)
+        if arguments.tool == SWIFT and any(one.path == DEEPSPEED for one in checked.findings):
+            return checked  # a config of another release's
+        name, text = _named_file(arguments, member, beside, setting)
         findings, checked.texts[name] = reached(name, text, setting, made)
         stated = str(member.node.scalar)
         elsewhere = is_example(name) or (stated.startswith("/") and stated != name)
@@ -93,27 +95,27 @@ def _quantized_by(arguments: Arguments, beside: Beside) -> str:
     return str(section.get("quant_method", "")) if isinstance(section, dict) else ""
 
 
-def _named_file(arguments: Arguments, member: Member, beside: Beside) -> tuple[str, str]:
+def _named_file(arguments: Arguments, member: Member, beside: Beside, setting: Setting) -> tuple[str, str]:
     """Name and text of the config that `deepspeed` names. Raises `SpecError`."""
     document, stated = arguments.document, member.node.scalar
     if is_interpolated(stated):
         line, column = document.place(member.node.start)
         what = f"deepspeed: {said(stated)}, which stands for what another file says"
         raise OtherKindError(f"{document.name}:{line}:{column}", what, "a ds_config.json")
-    file = _written(arguments, stated) or beside(str(stated)) or example_config(stated, arguments.tool)
+    file = _written(arguments, stated, setting.swift) or beside(str(stated)) or example_config(stated, arguments.tool)
     if file is None:
         older = of_older(stated)
         raise SpecError(document.name, f"deepspeed {said(stated)}, which is not there{older}", "a ds_config.json")
     return file
 
 
-def _written(arguments: Arguments, stated: object) -> tuple[str, str] | None:
+def _written(arguments: Arguments, stated: object, swift: str | None) -> tuple[str, str] | None:
     """A config as a text of JSON, which transformers and ms-swift parse, or of ms-swift's package, in a file that is of
     no other tool.
     """
     if isinstance(stated, str) and stated.lstrip().startswith("{"):
         return f"deepspeed of {arguments.document.name}", stated
-    return own_config(stated, puts_of(arguments)) if arguments.tool in (SWIFT, TRAINER_FILE) else None
+    return own_config(stated, puts_of(arguments), swift) if arguments.tool in (SWIFT, TRAINER_FILE) else None
 
 
 def puts_of(arguments: Arguments) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.document import Document
-from zeroplan.check.launch import AccelerateConfig
+from zeroplan.check.launch import AccelerateConfig, minds_init_flag
 from zeroplan.check.planned import Planned
 from zeroplan.check.setting import READERS, Setting, guessed
 from zeroplan.check.subject import Subject
@@ -254,7 +254,7 @@ def _planned(
         options = options.replace(gpus=str(setting.gpus))  # as the script that names the config has it
         cluster = read_cluster(options, 1)[0] if inputs.cluster else cluster
     without_init = launch is not None and str(launch.fields.get("zero3_init_flag")).lower() == "false"
-    if without_init and options.zero_init is None:
+    if without_init and minds_init_flag(setting.accelerate) and options.zero_init is None:
         options = options.replace(zero_init=False)
     headroom = read_headroom(options.headroom, cluster)
     reserve = headroom.reserve(cluster.capacity) if headroom and cluster.capacity else 0.0

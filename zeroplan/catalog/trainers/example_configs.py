@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from zeroplan.catalog.trainers.tools import AXOLOTL, LLAMA_FACTORY
@@ -78,6 +79,8 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }  # fmt: skip
 """Tool and content by the path (LLaMA-Factory of 2026-08, axolotl 0.19)."""
+CLONES = {LLAMA_FACTORY: re.compile(r"llama[-_]?factory", re.IGNORECASE), AXOLOTL: re.compile("axolotl")}
+"""How the folders of their clones are called, where a path names one."""
 CALLED = frozenset(f"{path} of {tool}" for path, (tool, _content) in EXAMPLES.items())
 
 
@@ -85,11 +88,19 @@ def example_config(named: object, by: str | None) -> tuple[str, str] | None:
     """What findings call such a config, and its text; None for any other name, and where another tool than its own
     reads the file that names it (`by`).
     """
-    path = named.removeprefix("./") if isinstance(named, str) else ""
+    path = _in_clone(named.removeprefix("./"), by) if isinstance(named, str) else ""
     tool, content = EXAMPLES.get(path, ("", {}))
     if tool != by:
         return None
     return f"{path} of {tool}", json.dumps(content, indent=4) + "\n"
+
+
+def _in_clone(path: str, by: str | None) -> str:
+    """A path as seen from a tool's clone, where it names that: /home/me/LLaMA-Factory/examples/deepspeed/..."""
+    parts = path.split("/")
+    clone = CLONES.get(by or "")
+    at = next((at for at, part in enumerate(parts) if clone is not None and clone.match(part)), -1)
+    return "/".join(parts[at + 1 :])
 
 
 def is_example(name: str) -> bool:

@@ -1,4 +1,6 @@
-"""The ds_configs of ms-swift's own package, which `--deepspeed zero3` names (swift/config of 4.6, as since 3.4)."""
+"""The ds_configs of ms-swift's own package, which `--deepspeed zero3` names (swift/config of 4.6, as since 3.4;
+llm/ds_config of 2.6.1).
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,21 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from zeroplan.releases import number
+
 OWN: dict[str, tuple[int, str]] = {
     "zero0": (0, ""), "zero1": (1, "none"), "zero2": (2, "none"), "zero3": (3, "none"),
     "zero2_offload": (2, "cpu"), "zero3_offload": (3, "cpu"),
 }  # fmt: skip
 """ZeRO stage, and where the optimizer and at stage 3 the parameters lie."""
+OLDER: dict[str, tuple[int, dict[str, str]]] = {
+    "default-zero2": (2, {"offload_optimizer": "none"}),
+    "default-zero3": (3, {"offload_optimizer": "none", "offload_param": "none"}),
+    "zero2-offload": (2, {"offload_optimizer": "cpu"}),
+    "zero3-offload": (3, {"offload_optimizer": "none", "offload_param": "cpu"}),
+}
+"""Those of releases before 3.0: stage, and where each lies."""
+RENAMED = "3.0.0"
 
 PUTS = {
     "zero_hpz_partition_size": "zero_optimization.zero_hpz_partition_size",
@@ -22,21 +34,31 @@ SUFFIX = " of ms-swift"
 
 def is_own(name: str) -> bool:
     """Whether findings call such a config so."""
-    return name.removesuffix(SUFFIX) in OWN and name.endswith(SUFFIX)
+    return name.removesuffix(SUFFIX) in (*OWN, *OLDER) and name.endswith(SUFFIX)
+
+
+def newer_name(name: object) -> str:
+    """What a config of ms-swift 2 is called since 3.0; "" for any other name."""
+    return name.removeprefix("default-").replace("-", "_") if isinstance(name, str) and name in OLDER else ""
 
 
 def of_older(name: object) -> str:
-    """What a name of ms-swift 2 is called since, to go behind a message; "" for any other name."""
-    if not isinstance(name, str):
-        return ""
-    since = name.removeprefix("default-").replace("-", "_")
-    return f" (ms-swift 2's name; {since} since 3.0)" if name not in OWN and since in OWN else ""
+    """The same, to go behind a message."""
+    since = newer_name(name)
+    return f" (ms-swift 2's name; {since} since 3.0)" if since else ""
 
 
-def own_config(name: object, puts: Mapping[str, Any] | None = None) -> tuple[str, str] | None:
-    """What findings call such a config, and its text; None for any other name. `puts`: keys that are put into it."""
-    if not isinstance(name, str) or name not in OWN:
+def own_config(
+    name: object, puts: Mapping[str, Any] | None = None, release: str | None = None
+) -> tuple[str, str] | None:  # fmt: skip
+    """What findings call such a config, and its text; None for any other name. `puts`: keys that are put into it;
+    `release`: the ms-swift that reads it, None for the newest.
+    """
+    is_older = release is not None and number(release) < number(RENAMED)
+    if not isinstance(name, str) or name not in (OLDER if is_older else OWN):
         return None
+    if is_older:
+        return f"{name}{SUFFIX}", json.dumps(_older(*OLDER[name]), indent=4) + "\n"
     content = with_keys(_content(*OWN[name], plain=name == "zero3"), puts or {})
     return f"{name}{SUFFIX}", json.dumps(content, indent=4) + "\n"
 
@@ -48,6 +70,20 @@ def with_keys(content: dict[str, Any], puts: Mapping[str, Any]) -> dict[str, Any
         section, _, name = path.rpartition(".")
         changed.setdefault(section, {})[name] = value
     return changed
+
+
+def _older(stage: int, devices: Mapping[str, str]) -> dict[str, Any]:
+    """Those of 2.6.1 have an optimizer and a schedule."""
+    content = _content(stage, "", plain=False)
+    offload = {name: {"device": device, "pin_memory": True} for name, device in devices.items()}
+    params = dict.fromkeys(("lr", "betas", "eps", "weight_decay"), "auto")
+    return content | {
+        "optimizer": {"type": "AdamW", "params": params},
+        "scheduler": {
+            "type": "WarmupCosineLR", "params": dict.fromkeys(("total_num_steps", "warmup_num_steps"), "auto"),
+        },
+        "zero_optimization": content["zero_optimization"] | offload | {"overlap_comm": True},
+    }  # fmt: skip
 
 
 def _content(stage: int, device: str, *, plain: bool) -> dict[str, Any]:

@@ -9,7 +9,17 @@ from typing import Any
 
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, number, said
 from zeroplan.check.kind import JSON
-from zeroplan.check.launch import DEEPSPEED, FILE, HALVES, PRECISION, SECTION, TOP, AccelerateConfig
+from zeroplan.check.launch import (
+    DEEPSPEED,
+    FILE,
+    HALVES,
+    PRECISION,
+    SECTION,
+    TOP,
+    AccelerateConfig,
+    leaves_auto,
+    minds_init_flag,
+)
 from zeroplan.check.rule import Example, Rule, launching
 from zeroplan.check.setting import ACCELERATE
 from zeroplan.check.subject import Subject
@@ -69,8 +79,10 @@ RULES: tuple[Rule, ...] = (
         launching(Z2 + ", zero3_init_flag: true"), launching(Z3 + ", zero3_init_flag: true"), LINK,
     ),
     Rule(
-        "ZP806", WARNING, "Stage 3 without zero3_init_flag", "every rank builds the whole model; 20 of 37 public files",
-        launching(Z3 + ", zero3_init_flag: false"), launching(Z3 + ", zero3_init_flag: true"), LINK,
+        "ZP806", WARNING, "Stage 3 without zero3_init_flag, in an Accelerate that minds it",
+        "accelerate 0.34, 1.0.0: utils/dataclasses.py:set_deepspeed_weakref, read; 1.15, run: from_pretrained divides",
+        launching(Z3 + ", zero3_init_flag: false", accelerate="0.34.2"),
+        launching(Z3 + ", zero3_init_flag: false", accelerate="1.0.1"), LINK,
     ),
     Rule(
         "ZP811", ERROR, "A file that accelerate launch does not read",
@@ -213,9 +225,22 @@ def initialisation(launch: AccelerateConfig, stage: Any) -> Iterator[Hit]:
     if flag == "true" and stage in (0, 1, 2):
         yield Hit("ZP805", path, f"zero3_init_flag does nothing at stage {stage}: Accelerate sets it to false",
                   "zero3_init_flag: false")  # fmt: skip
-    if flag == "false" and stage == 3:
-        yield Hit("ZP806", path, "every rank builds the whole model before it is divided: host memory for as many "
-                  "copies as there are ranks on a node", "zero3_init_flag: true")  # fmt: skip
+
+
+def built_whole(launch: AccelerateConfig, stage: Any, release: str | None) -> Iterator[Hit]:
+    """Before 1.0 from_pretrained is not told of stage 3; 1.0.0 tells it and leaves "auto" in the batch
+    (utils/dataclasses.py:set_deepspeed_weakref). `release`: the Accelerate that the project asks for.
+    """
+    is_off = str(launch.fields.get("zero3_init_flag", "")).lower() == "false"
+    if not launch.is_deepspeed or not is_off or stage != 3 or release is None:
+        return
+    path = (SECTION, "zero3_init_flag")
+    if minds_init_flag(release):
+        yield Hit("ZP806", path, f"accelerate {release}: every rank builds the whole model before it is divided: host "
+                  "memory for as many copies as there are ranks on a node", "zero3_init_flag: true")  # fmt: skip
+    elif leaves_auto(release):
+        yield Hit("ZP806", path, f'accelerate {release} leaves an "auto" of the batch where from_pretrained reads the '
+                  "config, and DeepSpeed stops at it", "accelerate>=1.0.1, or zero3_init_flag: true")  # fmt: skip
 
 
 def without_effect(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:

@@ -10,6 +10,7 @@ from zeroplan.check.rule import ISSUE, Rule, arguing, example
 from zeroplan.check.rules.names import STAGE_3
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER
 from zeroplan.check.subject import Subject
+from zeroplan.deepspeed.values import AUTO
 from zeroplan.errors import SpecError
 from zeroplan.releases import number
 
@@ -35,6 +36,7 @@ POPPED, FROZEN = (1, 10), (0, 19)
 """Releases of TRL since which a reference model gets no optimizer, and since which GRPO's is not frozen, and none is
 built unless beta says so (trainer/grpo_trainer.py, models/utils.py).
 """
+STEPS = ("scheduler.params.total_num_steps", "scheduler.params.warmup_num_steps")
 STOPS_BEFORE = "0.17.6"
 USUAL_BETA = 0.04
 
@@ -61,7 +63,7 @@ RULES: tuple[Rule, ...] = (
         ISSUE + "7199",
     ),
     Rule(
-        "ZP850", WARNING, "An optimizer section beside GRPO's reference model in an older TRL",
+        "ZP850", WARNING, "An optimizer section beside a reference model in an older TRL",
         "trl 0.17: models/utils.py:prepare_deepspeed; runtime/bf16_optimizer.py of 0.15.4 to 0.17.5, run: torch.cat()",
         arguing(REFERENCE % OPTIMIZER, GENERATES, "grpo.yaml", version="0.16.4", trl="0.17.0"),
         arguing(REFERENCE % "", GENERATES, "grpo.yaml", version="0.16.4", trl="0.17.0"),
@@ -132,15 +134,25 @@ def generates_at_stage_3(subject: Subject) -> Iterator[Hit]:
 
 
 def optimizer_of_a_reference(subject: Subject) -> Iterator[Hit]:
-    """TRL prepares it with the whole config, at stage 0 below stage 3, and DeepSpeed builds its optimizer too."""
+    """TRL prepares it with the whole config, at stage 0 below stage 3, and DeepSpeed builds its optimizer too, and its
+    schedule, whose "auto" the Trainer fills when training begins.
+    """
     arguments, release = subject.setting.trainer_arguments, subject.setting.trl
     if arguments is None or release is None or number(release) >= POPPED or arguments.stated("use_peft") is True:
         return
     beta = arguments.stated("beta")
     beta = beta if beta is not None else USUAL_BETA if number(release) < FROZEN else 0
-    if arguments.stated(GENERATING[0]) is None or not beta or not isinstance(subject.config.get("optimizer"), dict):
+    by_grpo = arguments.stated(GENERATING[0]) is not None and bool(beta)
+    if not (by_grpo or arguments.has_reference) or not isinstance(subject.config.get("optimizer"), dict):
         return
     facts = subject.facts
+    if (name := next((one for one in STEPS if subject.stated(one) == AUTO), None)) is not None:
+        what = f'"auto", which is filled as training begins: trl {release} builds a schedule of it before, for the '
+        yield Hit("ZP850", subject.spelled(name), f"{what}reference model, and DeepSpeed stops",
+                  "delete scheduler and optimizer: the Trainer builds its own", ERROR)  # fmt: skip
+        return
+    if not by_grpo:
+        return
     is_frozen = number(release) < FROZEN and facts.stage in (1, 2)
     if is_frozen and facts.dtype == "bf16" and subject.table.before(STOPS_BEFORE):
         what = "an optimizer of a reference model, of which nothing trains: DeepSpeed stops in bf16"

@@ -19,12 +19,14 @@ from zeroplan.catalog.trainers.argument_history import (
     trainer,
     trl,
 )
+from zeroplan.catalog.trainers.swift_configs import RENAMED, newer_name
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRAINER, TRL
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.interpolated import is_interpolated
 from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.rule import Example, Rule
+from zeroplan.releases import number
 
 NEWEST_OF = {TRAINER: NEWEST, TRL: NEWEST, LLAMA_FACTORY: "5.6.0"}
 """The newest transformers that each tool's own newest release takes: of LLaMA-Factory 0.9.5, TRL 1.16."""
@@ -127,7 +129,10 @@ def _of_swift(arguments: Arguments, stated: str | None) -> Iterator[Hit]:
     """Arguments that other releases of ms-swift have (utils/utils.py:parse_args)."""
     if arguments.stated("ignore_args_error") is True:
         return
-    release = stated or NEWEST_SWIFT
+    release, severity = stated or NEWEST_SWIFT, WARNING if stated is None else ERROR
+    if (new := newer_name(arguments.stated(KEY))) and number(release) >= number(RENAMED):
+        what = f"{KEY} {said(arguments.stated(KEY))} is ms-swift 2's name of {new}: {release} looks for such a file"
+        yield Hit("ZP831", (KEY,), what, f"{KEY}: {new}" if arguments.job is None else f"--{KEY} {new}", severity)
     if arguments.job is None:
         yield from _of_no_release(arguments, {**swift(), "ENV": Span()}, "ZP831")
     for name in arguments.document.config:
@@ -136,7 +141,6 @@ def _of_swift(arguments: Arguments, stated: str | None) -> Iterator[Hit]:
             new = called_by_swift(name, release)
             value = named(str(arguments.document.config[name]))
             write = "delete it" if not new else f"{new}: {value}" if arguments.job is None else f"--{new} {value}"
-            severity = WARNING if stated is None else ERROR
             yield Hit("ZP831", (name,), f"{name} {_when(span, 'ms-swift', release)}", write, severity)
 
 
@@ -170,7 +174,7 @@ def _as_option(match: re.Match[str]) -> str:
 
 
 def _of_no_release(arguments: Arguments, own: Mapping[str, Span], rule: str) -> Iterator[Hit]:
-    """Keys at which LLaMA-Factory stops (0.9.5 hparams/parser.py:_parse_args), and ms-swift; a fork may know its own."""
+    """Keys at which LLaMA-Factory stops (0.9.5 hparams/parser.py:_parse_args), and ms-swift; a fork may know more."""
     known = {*own, *trainer()}
     others = sorted(known - arguments.document.config.keys())
     for name in arguments.document.config:
