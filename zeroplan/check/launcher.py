@@ -11,8 +11,7 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from zeroplan.catalog.trainers.tools import SWIFT, TRL
 from zeroplan.check.arguments import Arguments
@@ -43,10 +42,11 @@ from zeroplan.check.launch_options import (
     trainer_arguments,
     value_of,
 )
+from zeroplan.check.launched import Launch, within
 from zeroplan.check.launcher_parsers import RANKS
-from zeroplan.check.launcher_refusal import Refusal, refusal
+from zeroplan.check.launcher_refusal import refusal
 from zeroplan.check.megatron import of_megatron
-from zeroplan.check.openrlhf import OpenRLHF, of_options
+from zeroplan.check.openrlhf import of_options
 from zeroplan.check.python_calls import OF_TRL
 from zeroplan.check.ranks import (
     OF_ENVIRONMENT,
@@ -65,7 +65,7 @@ from zeroplan.check.setting import ACCELERATE, ANY, LIGHTNING
 from zeroplan.check.shell import commands, cut_off, inner_commands
 from zeroplan.check.shell_script import Command
 from zeroplan.check.shell_variables import Word
-from zeroplan.check.written_files import WrittenFile, WrittenFiles
+from zeroplan.check.written_files import WrittenFiles
 
 OF_TRAINER = re.compile(rf"TrainingArguments|TrlParser|{OF_TRL.pattern}|\b(?!PPO)\w*Trainer\(")
 """What a script has that takes the Trainer's arguments."""
@@ -77,6 +77,8 @@ REMOTE = ("srun", "mpirun", "mpiexec", "ssh", "pdsh", "clush", "parallel-ssh")
 """What starts a shell on other hosts."""
 OF_A_FILE = re.compile(r"--(?:cfg|conf|config|yaml|yml)(?:[_-](?:file|path))?")
 """What scripts call an option that names a file of theirs."""
+BEHIND = re.compile(r"(?:[^\n;&|\\]|\|(?!\|)|\\\r?\n|&>|>&)*&(?![&>\d])")
+"""What ends a command that the script does not wait for."""
 OF_ITSELF = ("0", "BASH_SOURCE", "BASH_SOURCE[0]")
 """Variables that name the script."""
 OTHERS = {
@@ -84,110 +86,6 @@ OTHERS = {
     "--use_megatron_lm": "MEGATRON_LM",
 }  # fmt: skip
 """Options with which `accelerate launch` starts something else than its file says (run: 1.15 hands on no DeepSpeed)."""
-
-
-class Launch(NamedTuple):
-    """One training run that a script starts."""
-
-    launcher: str
-    line: int
-    config: Word | None
-    """The ds_config that it names."""
-    reader: str
-    """Who reads that."""
-    accelerate: Word | None
-    """The file of `accelerate launch --config_file`."""
-    gpus: int | None
-    """Ranks; None where that is not stated in full."""
-    arguments: Arguments | None
-    """The Trainer's, on the line or in the file that its --config names, where some are stated and all that bear on a
-    config are known.
-    """
-    stated: Arguments | None = None
-    """The same with null for what no line sets: of them the names alone are known."""
-    unknown: tuple[str, ...] = ()
-    """Arguments that bear on a config and whose values no line of the script sets."""
-    overrides: tuple[tuple[str, Any], ...] = ()
-    """Fields of its file that options of `accelerate launch` replace."""
-    leaves_out: str = ""
-    """An option at which `accelerate launch` starts no DeepSpeed."""
-    training: Word | None = None
-    """A training file that names, or has, the ds_config."""
-    start: int = 0
-    """Where the command stands."""
-    refusal: Refusal | None = None
-    """Why the launcher starts nothing."""
-    environment: Environment = MappingProxyType({})
-    """Of the variables that decide how many processes it starts those that are set."""
-    folder: str = ""
-    """Where it is started, seen from where the script is."""
-    cut: str = ""
-    """The first word that a backslash with something behind it leaves out."""
-    script: str = ""
-    """The training script, or the file of the module that is run as one: "?" where it is not known, "" for none."""
-    options: Mapping[str, str | None] = MappingProxyType({})
-    """The launcher's own, as its parser has them."""
-    written: WrittenFiles | None = None
-    """The files that the script itself has written before."""
-    hosts: tuple[str, str] | None = None
-    """Name and text of the hostfile of `deepspeed`, where it is there."""
-    command: str = ""
-    """What a tool is to do: train, of `llamafactory-cli train`."""
-    is_first: bool = False
-    """Whether the training file is the first argument of a script."""
-    is_below: bool = False
-    """Whether srun, mpirun or a shell on another host starts it."""
-    nodes: int | None = None
-    """Those that Slurm gives the script, where its lines say how many."""
-    built: OpenRLHF | None = None
-    """The options of a command of OpenRLHF, which makes a config of them."""
-    starts: bool = False
-    """Whether it is DeepSpeed's own launcher with a script behind it."""
-    pipeline: bool = False
-    """Whether its model is a PipelineModule of DeepSpeed's, by its options."""
-    accumulates: int | None = None
-    """Micro-batches of a step that the script's own Accelerator asks for."""
-    unrecognized: str = ""
-    """The first option at which the script's own parser stops."""
-    strategy: Word | None = None
-    """The name of one of Lightning's strategies."""
-    more: tuple[str, ...] = ()
-    """Scripts in Python that it is given, as nanoGPT's are settings."""
-    python: tuple[str, str] | None = None
-    """Name and text of the training script, where it is there."""
-    is_open: bool = False
-    """Whether words that no line sets may name a config."""
-    is_left_out: bool = False
-    """Whether it is in a branch that the script's own variables do not take."""
-
-    @property
-    def named(self) -> Word | None:
-        return self.config or self.training or self.accelerate
-
-    @property
-    def code(self) -> tuple[str, str] | None:
-        """The training script, where it speaks of DeepSpeed."""
-        return self.python if self.python is not None and KEY in self.python[1].lower() else None
-
-    @property
-    def own(self) -> WrittenFile | None:
-        """The config, where the script itself writes it."""
-        return None if self.written is None else self.written.get(self.named)
-
-    @property
-    def own_file(self) -> tuple[str, str] | None:
-        """Its name and text, where the words of the script decide it."""
-        return self.written.file(self.own) if self.written is not None and self.own is not None else None
-
-    @property
-    def own_part(self) -> tuple[str, str] | None:
-        """The same of JSON as far as they do, with interpolations for the rest."""
-        return self.written.partly(self.own) if self.written is not None and self.own is not None else None
-
-    @property
-    def names(self) -> list[str]:
-        """Where the config may be, seen from where the script is, or from where that was started."""
-        return [] if self.named is None or not self.named.text else _names(self.folder, self.named.text)
 
 
 def commands_of(name: str, text: str, beside: Beside, handed: Mapping[str, str]) -> list[Command]:
@@ -216,7 +114,9 @@ def launches(
         if outermost is not None and elsewhere:
             outermost = outermost._replace(is_below=True)
         launched = (outermost, *(_started_by(outermost, one, elsewhere=elsewhere) for one in inside))
-        every += [one._replace(written=written.copy(), is_left_out=command.is_left_out) for one in launched if one]
+        goes_on = BEHIND.match(text, command.words[-1].end) is not None
+        every += [one._replace(written=written.copy(), is_left_out=command.is_left_out, goes_on=goes_on,
+                               is_conditional=command.is_conditional) for one in launched if one]  # fmt: skip
     return [one for one in every
             if one.named or one.is_open or one.starts or one.built or one.strategy or one.code
             or (one.cut and one.launcher in RANKS)]  # fmt: skip
@@ -228,17 +128,6 @@ def _started_by(outer: Launch | None, inner: Launch | None, *, elsewhere: bool) 
     if outer is None or inner is None or outer.launcher not in RANKS or inner.launcher not in PLAIN:
         return inner
     return inner._replace(launcher=outer.launcher, gpus=outer.gpus)
-
-
-def within(folder: str, beside: Beside) -> Beside:
-    """Files as a command has them that is started in this folder, or else where the script is."""
-    if not folder:
-        return beside
-    return lambda name: next((file for one in _names(folder, name) if (file := beside(one)) is not None), None)
-
-
-def _names(folder: str, name: str) -> list[str]:
-    return [posixpath.join(folder, name), name] if folder else [name]
 
 
 def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) -> Launch | None:

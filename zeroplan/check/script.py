@@ -25,7 +25,8 @@ from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import DEEPSPEED, FILE, KIND, PRECISION, AccelerateConfig, is_launch
 from zeroplan.check.launch_files import read_beside, with_imported
-from zeroplan.check.launcher import Launch, commands_of, launches, within
+from zeroplan.check.launched import Launch, within
+from zeroplan.check.launcher import commands_of, launches
 from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, check_names, reached
 from zeroplan.check.openrlhf import OpenRLHF
 from zeroplan.check.partly_known import alone, decided
@@ -33,7 +34,7 @@ from zeroplan.check.python_calls import PIPELINE, builds_pipeline
 from zeroplan.check.python_reader import WORDS
 from zeroplan.check.rules.hosts import HOST_CHECKS
 from zeroplan.check.rules.launch import beside_the_scripts_config
-from zeroplan.check.rules.processes import PROCESS_CHECKS
+from zeroplan.check.rules.processes import PROCESS_CHECKS, on_one_port
 from zeroplan.check.rules.shell_text import TEXT_CHECKS
 from zeroplan.check.script_parser import clipped
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER, Setting
@@ -78,7 +79,8 @@ def started(
     checked, left_out, others = CheckedFiles(texts={name: text}), list[tuple[str, str]](), list[OtherKindError]()
     document = Document(name, text, ValueNode(0, len(text), members=[]))
     several = commands_of(name, text, beside, handed)
-    for launch in launches(name, text, beside, several):
+    starts = launches(name, text, beside, several)
+    for launch in starts:
         if launch.is_left_out:
             left_out.append((f"{name}:{launch.line}", NOT_TAKEN))
             continue
@@ -93,7 +95,8 @@ def started(
         checked.notes += [f"{name}:{launch.line}: {note}" for note in inner.notes]
         left_out += [(f"{name}:{launch.line}", why)] if why else []
     if len(checked.texts) > 1 or checked.notes or left_out:
-        hits = (hit for rule in TEXT_CHECKS for hit in islice(rule(text), MOST))
+        hits = [hit for rule in TEXT_CHECKS for hit in islice(rule(text), MOST)]
+        hits += islice(on_one_port(text, starts), MOST)
         checked.findings += [placed(document, hit) for hit in hits]
     inner = _embedded(name, text, several, setting, beside, made)
     checked.findings += inner.findings

@@ -15,7 +15,7 @@ from zeroplan.check.shell_output import is_number
 from zeroplan.errors import SpecError
 
 if TYPE_CHECKING:
-    from zeroplan.check.launcher import Launch
+    from zeroplan.check.launched import Launch
 
 TAKEN = re.compile(r"\S+\s+slots=\d+")
 """A line that DeepSpeed's launcher takes (launcher/runner.py:_parse_hostfile)."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY
@@ -12,7 +13,7 @@ from zeroplan.check.rule import Example, Rule
 from zeroplan.check.script_parser import LOCAL_RANK
 
 if TYPE_CHECKING:
-    from zeroplan.check.launcher import Launch
+    from zeroplan.check.launched import Launch
 
 SWIFT_LINE = "CUDA_VISIBLE_DEVICES=0,1 %sswift sft --model x --deepspeed ds.json --torch_dtype bfloat16\n"
 DEEPSPEED_LINE = "deepspeed %s train.py --deepspeed ds.json\n"
@@ -30,6 +31,12 @@ STRICT = (
     "parser = argparse.ArgumentParser()\nparser.add_argument(%s)\nargs = parser.parse_args()\n"
     "deepspeed.initialize(config={'train_batch_size': 8, 'bf16': {'enabled': True}})\n"
 )
+USUAL_PORT, DIGITS = "29500", 5
+MEETS_ELSEWHERE = ("standalone", "rdzv_backend", "rdzv_endpoint")
+"""Options of torchrun with which it takes another port, or any."""
+WAITS = re.compile(r"(?:^|[\n;&|])[ \t]*(?:wait|fg|ssh|read)\b")
+PORTS = "deepspeed --include localhost:0 train.py --deepspeed ds.json &\n" \
+        "deepspeed --include localhost:1%s train.py --deepspeed ds.json &\nwait\n"  # fmt: skip
 SINGLE = "SWIFT_SINGLE_DEVICE_MODE"
 
 RULES: tuple[Rule, ...] = (
@@ -86,6 +93,12 @@ RULES: tuple[Rule, ...] = (
         Example("deepspeed train.py --deepspeed ds.json \\\n  # --bf16 \\\n  --lr 1e-5\n", file="run.sh"),
         Example("deepspeed train.py --deepspeed ds.json \\\n  --lr 1e-5\n", file="run.sh"),
         "https://www.gnu.org/software/bash/manual/html_node/Escape-Character.html",
+    ),
+    Rule(
+        "ZP854", ERROR, "Two runs at once on one port",
+        "deepspeed: launcher/runner.py, torch: distributed/run.py, 29500 by default; torch 2.14, run: EADDRINUSE",
+        Example(PORTS % "", file="run.sh"), Example(PORTS % " --master_port 29501", file="run.sh"),
+        "https://docs.pytorch.org/docs/stable/elastic/run.html",
     ),
 )  # fmt: skip
 
@@ -173,6 +186,33 @@ def not_recognized(launch: Launch) -> Iterator[Hit]:
     elif launch.unrecognized:
         what = f"{named(launch.unrecognized)} is no option of {named(launch.script)}, whose parser stops at it"
         yield Hit("ZP847", (), what, "one that its parser knows, or parse_known_args in it", offset=launch.start)
+
+
+def on_one_port(text: str, launches: Sequence[Launch]) -> Iterator[Hit]:
+    """Runs that a script starts at once: the store of the second finds its port taken."""
+    taken: dict[str, Launch] = {}
+    for launch in launches:
+        port = "" if launch.is_conditional or launch.is_below or launch.refusal else _port(launch)
+        before = taken.get(port)
+        if port and before is not None and before.start != launch.start and not _waits(text, before, launch):
+            what = f"port {port}, which the run that line {before.line} starts still has: this one stops"
+            option = "--master_port" if launch.launcher == "deepspeed" else "--master-port"
+            yield Hit("ZP854", (), what, f"{option} {int(port) + 1}", offset=launch.start)
+        elif port and launch.goes_on:
+            taken[port] = launch
+
+
+def _port(launch: Launch) -> str:
+    """Where its ranks meet; "" where that is not known, or any that is free."""
+    free = launch.launcher == "torchrun" and any(name in launch.options for name in MEETS_ELSEWHERE)
+    if launch.launcher not in ("deepspeed", "torchrun") or free:
+        return ""
+    port = launch.options.get("master_port", USUAL_PORT) or ""
+    return port if port.isdecimal() and port.isascii() and len(port) <= DIGITS else ""
+
+
+def _waits(text: str, first: Launch, second: Launch) -> bool:
+    return WAITS.search(text, first.start, second.start) is not None
 
 
 PROCESS_CHECKS = (
