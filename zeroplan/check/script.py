@@ -103,14 +103,19 @@ def started(
     checked.texts |= inner.texts
     checked.notes += inner.notes
     runs = [*started_scripts(several)] if len(above) < DEEPEST else []
+    hindrances = list[SpecError]()
     for script in runs:
-        inner = _started_there(name, script, setting, beside, made, above, seen)
+        try:
+            inner = _started_there(name, script, setting, beside, made, above, seen)
+        except SpecError as hindrance:
+            hindrances.append(hindrance)
+            continue
         checked.findings += [one for one in inner.findings if one not in checked.findings]
         checked.texts |= inner.texts
         checked.notes += [note for note in inner.notes if note not in checked.notes]
     if len(checked.texts) == 1 and not checked.notes and not any(one.severity == ERROR for one in checked.findings):
-        if others and not left_out:
-            raise others[0]
+        if (others or hindrances) and not left_out:
+            raise (*others, *hindrances)[0]
         none = f"a script that starts {named(runs[0].name)}, which may give one" if runs else NO_CONFIG
         own = next((said for module, said in WITHOUT_CONFIG.items() if module in text), none)
         place, found = left_out[0] if left_out else (name, own)
@@ -140,7 +145,9 @@ def _started_there(
     name: str, script: StartedScript, setting: Setting, beside: Beside, made: Made, above: tuple[str, ...],
     seen: set[Visit],
 ) -> CheckedFiles:  # fmt: skip
-    """What another script starts that this one does; nothing where it is not there, or starts nothing with a config."""
+    """What another script starts that this one does; nothing where it is not there. Raises `SpecError` where it starts
+    nothing with a config.
+    """
     inner = within(script.folder, beside)
     file = read_beside(script.name, inner)
     file = None if file is None or len(file[1]) > LARGEST else file
@@ -148,11 +155,9 @@ def _started_there(
     if file is None or visit is None or file[0] in (name, *above) or visit in seen or len(seen) >= MOST_SEEN:
         return CheckedFiles()
     seen.add(visit)
-    with suppress(SpecError):
-        checked = started(*file, setting, inner, made, (*above, name), script.handed, seen)
-        checked.notes.insert(0, f"{name} starts {file[0]}")
-        return checked
-    return CheckedFiles()
+    checked = started(*file, setting, inner, made, (*above, name), script.handed, seen)
+    checked.notes.insert(0, f"{name} starts {file[0]}")
+    return checked
 
 
 def _started(

@@ -21,6 +21,7 @@ from zeroplan.check.folder import configs
 from zeroplan.check.kind import OtherKindError, is_notebook
 from zeroplan.check.mended import mended
 from zeroplan.check.named_config import CheckedFiles, check_arguments, findings_of
+from zeroplan.check.project_readers import with_lightning
 from zeroplan.check.proposed import without_edits
 from zeroplan.check.rules import RULES
 from zeroplan.cli import check_fix
@@ -265,6 +266,8 @@ def _checked(path: str, name: str, text: str, inputs: CheckInputs, jobs: list[Jo
 
     taken: list[str] = []
     checked = check_file(name, text, inputs.setting, named, made)
+    if inputs.reader is None and path != "-" and not is_other(name, text):
+        checked = replace(checked, findings=with_lightning(checked.findings, path))
     return replace(checked, notes=[*checked.notes, *dict.fromkeys(taken)])
 
 

@@ -26,6 +26,8 @@ OF_TRL = frozenset({
     "use_peft", "lora_r", "lora_target_modules", "lora_task_type", "load_in_4bit", "load_in_8bit", "dataset_mixture",
     "dataset_mixer", "dataset_name", "max_length", "max_seq_length", "max_completion_length",
 })  # fmt: skip
+OF_TRL_ALONE = frozenset({"use_peft", "lora_r", "lora_target_modules", "dataset_mixture", "dataset_mixer"})
+"""Those of TRL's and of the alignment handbook's that no example of transformers has."""
 OF_EXAMPLES = frozenset({
     "block_size", "dataset_config_name", "line_by_line", "max_source_length", "max_target_length", "mlm_probability",
     "pad_to_max_length", "preprocessing_num_workers", "validation_split_percentage",
@@ -45,6 +47,7 @@ RULES: tuple[tuple[frozenset[str], frozenset[str], str], ...] = (
     (frozenset(), frozenset({"use_lora", "use_qlora"}), OPEN_INSTRUCT),
     (frozenset({"model_name_or_path"}), OF_LLAMA_FACTORY, LLAMA_FACTORY),
     (frozenset(), frozenset({"finetuning_type"}), LLAMA_FACTORY),
+    (frozenset({"model_name_or_path"}), OF_TRL_ALONE, TRL),
     (frozenset({"output_dir"}), OF_EXAMPLES, TRAINER),
     (frozenset({"model_name_or_path"}), OF_TRL, TRL),
     (frozenset({"output_dir"}), frozenset({"per_device_train_batch_size", "num_train_epochs"}), TRAINER),

@@ -1,0 +1,119 @@
+"""What public files showed that `check` had not known, each as small as it failed; how it is with the real readers stands beside each."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from zeroplan.catalog.trainers.tools import TRAINER, TRL, tool_of
+
+CONCISE = ("--format", "concise", "--fail-on", "error")
+GOOD = '{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.err", "0: Using the latest cached version\n0: [rank0]: Traceback (most recent call last):\n0: [rank0]:   File\n"),
+        ("nohup.out", "usage: train.py [-h] [--model MODEL]\n                [--lr LR]\ntrain.py: error: argument --fp16: a\n"),
+        ("train.log", "loading\n"), ("run", "0: [2026-01-19 14:22:06,123] [INFO] [launch.py:351:main] Process 1 exits successfully.\n"),
+    ],
+)  # fmt: skip
+def test_logs(check_files, name, text):
+    ran = check_files({name: text})
+    assert (ran.code, ran.out) == (2, "")
+    assert "found a log" in ran.err
+
+
+@pytest.mark.parametrize(("text", "code", "word"), [("index,ip\n1,10.0.0.1\n", 2, "found"), ("worker-1\nworker-2\n", 1, "ZP846"), ("10.0.0.1:22\n", 1, "ZP846")])
+def test_a_table_that_is_no_hostfile(check_files, text, code, word):
+    """DeepSpeed's parser refuses all three; the first no launcher was given."""
+    ran = check_files({"hostfile": text}, *CONCISE)
+    assert (ran.code, word in ran.out + ran.err) == (code, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "warns"),
+    [
+        ("from lightning.pytorch.strategies import DeepSpeedStrategy\ns = DeepSpeedStrategy(config=path)\n", True),
+        ("from pytorch_lightning.plugins import DeepSpeedPlugin\np = DeepSpeedPlugin(config=path)\n", True),
+        ("from accelerate import DeepSpeedPlugin\np = DeepSpeedPlugin(hf_ds_config=path)\n", False), ("import lightning\n", False),
+    ],
+)  # fmt: skip
+def test_a_batch_that_lightning_puts_in(check_files, code, warns):
+    """Run with lightning 2.6: strategies/deepspeed.py puts train_micro_batch_size_per_gpu in where it is missing."""
+    files = {"ds.json": '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}', "util.py": code}
+    ran = check_files(files, *CONCISE)
+    assert ran.code == int(not warns)
+    assert ("warning ZP203" in ran.out and "unless Lightning reads it, as in util.py" in ran.out) == warns
+    assert check_files(files, *CONCISE, "--for", "deepspeed").code == 1
+
+
+SCHEDULED = json.dumps({
+    **json.loads(GOOD), "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+    "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_max_lr": "auto", "total_num_steps": "auto", "warmup_num_steps": "auto"}},
+})  # fmt: skip
+DPO = "from trl import DPOConfig, DPOTrainer\nargs = DPOConfig('o', bf16=True, deepspeed='ds.json')\nDPOTrainer(model, ref, args=args%s)\n"
+
+
+@pytest.mark.parametrize(("release", "more", "stops"), [("0.11.0", "", True), ("0.11.0", ", peft_config=c", False), ("1.10.0", "", False)])
+def test_a_schedule_of_a_reference_model(check_files, release, more, stops):
+    """trl 0.11: _prepare_deepspeed hands on what trainer_config_process has filled; deepspeed.initialize of 0.19.8, run: ValueError:
+    warmup_num_steps must be a positive integer, got auto.
+    """
+    files = {"t.py": DPO % more, "ds.json": SCHEDULED, "requirements.txt": f"trl=={release}\n"}
+    assert ("error ZP850" in check_files(files, *CONCISE).out) == stops
+    of_script = {"run.sh": "deepspeed t.py --output_dir o --bf16 --deepspeed ds.json\n", **files, "t.py": f"DPOTrainer(model, ref{more})"}
+    assert ("error ZP850" in check_files(of_script, *CONCISE).out) == stops
+
+
+def test_a_script_of_an_older_openrlhf(check_files):
+    """256 is no multiple of 2 * 7."""
+    ran = check_files({"run.sh": "deepspeed --num_gpus 7 ../train_sft.py --train_batch_size 256 --micro_train_batch_size 2 --bf16\n"}, *CONCISE)
+    assert (ran.code, "error ZP202" in ran.out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("named", "code"),
+    [
+        ("/lustre/me/LLaMA-Factory/examples/deepspeed/ds_z3_config.json", 0), ("../llama_factory/examples/deepspeed/ds_z3_config.json", 0),
+        ("/lustre/me/LLaMA-Factory/examples/deepspeed/ds_z5_config.json", 2), ("/data/axolotl/examples/deepspeed/ds_z3_config.json", 2),
+        ("/data/llamafactory/ds_own.json", 0), ("/data/llamafactory/own.json", 2),
+    ],
+)  # fmt: skip
+def test_a_path_of_another_machine(check_files, named, code):
+    file = f"model_name_or_path: x\nstage: sft\nfinetuning_type: full\ndataset: d\ntemplate: llama3\noutput_dir: o\nbf16: true\ndeepspeed: {named}\n"
+    ran = check_files({"a.yaml": file, "ds_own.json": GOOD, "own.json": GOOD}, *CONCISE)
+    assert ran.code == code, ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("release", "words"), [("", ""), ("accelerate==0.34.2\n", "builds the whole model"), ("accelerate==1.0.0\n", 'leaves an "auto"'), ("accelerate==1.0.1\n", "")]
+)
+def test_zero3_init_flag_by_release(check_files, release, words):
+    """set_deepspeed_weakref of the wheels: 0.34.2 has no dschf without the flag, 1.0.0 one with "auto", 1.0.1 one without; run with 1.15:
+    every parameter of from_pretrained has a ds_tensor.
+    """
+    file = "distributed_type: DEEPSPEED\nmixed_precision: bf16\ndeepspeed_config:\n  zero_stage: 3\n  zero3_init_flag: false\n"
+    out = check_files({"a.yaml": file, "requirements.txt": release or "numpy\n"}, *CONCISE).out
+    assert ("ZP806" in out) == bool(words)
+    assert words in out
+
+
+def test_a_text_that_stands_for_itself(check_files):
+    """What DeepSpeed printed of a config, in a text that nothing takes."""
+    text = "from accelerate.utils import DeepSpeedPlugin\nDeepSpeedPlugin(zero_stage=3)\n'''\n{%s}\n'''\n"
+    printed = '"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}, "steps_per_print": inf,\n"wall_clock_breakdown": false'
+    assert check_files({"t.py": text % printed}, *CONCISE).code == 0
+    assert check_files({"t.py": (text % printed).replace("'''\n{", "config = '''\n{", 1)}, *CONCISE).code == 1
+
+
+def test_files_of_the_alignment_handbook():
+    usual = ["model_name_or_path", "output_dir", "preprocessing_num_workers", "per_device_train_batch_size"]
+    assert (tool_of([*usual, "dataset_mixer"]), tool_of([*usual, "dataset_name"])) == (TRL, TRAINER)
+
+
+def test_why_a_started_script_has_none(check_files):
+    ran = check_files({"a.sh": "bash b.sh\n", "b.sh": "accelerate launch --config_file z.yaml t.py\n"})
+    assert (ran.code, "b.sh:1: found \"z.yaml\", which is not there" in ran.err) == (2, True)
