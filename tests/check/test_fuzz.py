@@ -55,6 +55,7 @@ FOUND = {
     "a digit that is no number": launch("deepspeed_config: {gradient_accumulation_steps: ²}"),
     "an argument beyond all floats": training(f"deepspeed: ds_config.json\nper_device_train_batch_size: {NINES}", gpus="3"),
     "groups of more ranks than anyone has": config('{"sequence_parallel_size": 9223372036854775808}', **LEDGER),
+    "a group of less than no ranks": config('{"train_micro_batch_size_per_gpu": 4, "sequence_parallel_size": -1}'),
     "an optimizer of thousands of letters":
         training(f"deepspeed: {{zero_optimization: {{stage: 2, offload_optimizer: {{device: cpu}}}}}}\noptim: {LONG}"),
     "a text of thousands of digits": training(f"deepspeed: ds_config.json\n{LONG}: {NINES * 9}e1"),

@@ -152,6 +152,8 @@ def _arithmetic(subject: Subject, sizes: dict[str, Any]) -> Iterator[Hit]:
     if fits or _wrong_groups(subject):
         return
     world = worlds[0]
+    if total is None and world <= 0:
+        return  # it has ZP204
     ranks = f"{number(world)} {_ranks(subject)}"
     if None not in (total, micro, steps):
         most = micro * steps * world
