@@ -117,3 +117,34 @@ def test_files_of_the_alignment_handbook():
 def test_why_a_started_script_has_none(check_files):
     ran = check_files({"a.sh": "bash b.sh\n", "b.sh": "accelerate launch --config_file z.yaml t.py\n"})
     assert (ran.code, "b.sh:1: found \"z.yaml\", which is not there" in ran.err) == (2, True)
+
+
+PARSES = "import argparse, deepspeed\np = argparse.ArgumentParser(%s)\np.add_argument('%s', default='ds.json')\ndeepspeed.add_config_arguments(p)\nds_config = {'train_batch_size': 8, 'bf16': {'enabled': True}}\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "stops"),
+    [("", "--deepspeed_config", True), ("", "--deepspeed", True), ("", "--ds", False), ("conflict_handler='resolve'", "--deepspeed", False)],
+)
+def test_an_option_that_deepspeed_adds_too(check_files, given, option, stops):
+    """Run with 0.19.8: ArgumentError, conflicting option string: --deepspeed_config."""
+    ran = check_files({"t.py": PARSES % (given, option)}, *CONCISE)
+    assert (ran.code, "t.py:3:16: error ZP855" in ran.out) == (int(stops), stops)
+
+
+@pytest.mark.parametrize(
+    ("pin", "code", "word"),
+    [("==0.4.3", 0, "checked as 0.14.0, and no error is certain"), ("==99.0.0", 1, "checked as 0.19.8"), ("<0.5", 0, "no error is certain"), ("==0.17.5", 1, "checked as DeepSpeed 0.17.5")],
+)
+def test_a_release_before_all_that_are_known(check_files, pin, code, word):
+    """0.4.3 takes fp16.opt_level, 0.17.5 and 0.19.8 refuse it; text that is no JSON every release refuses."""
+    files = {"ds.json": '{"train_batch_size": 8, "fp16": {"enabled": true, "opt_level": "O2"}}', "requirements.txt": f"deepspeed{pin}\n"}
+    ran = check_files(files, "--fail-on", "error")
+    assert (ran.code, word in ran.out) == (code, True)
+    assert check_files({**files, "ds.json": '{"train_batch_size" 8}'}, *CONCISE).code == 1
+
+
+def test_the_default_of_an_option_that_is_added_elsewhere(check_files):
+    text = "from pytorch_lightning.plugins import DeepSpeedPlugin\nDEFAULT_DEEPSPEED_CONFIG_PATH = 'ds.json'\np = DeepSpeedPlugin(config=args.path, num_nodes=1)\n"
+    ran = check_files({"util.py": text, "ds.json": '{"zero_optimization": {"stage": 5}, "bf16": {"enabled": true}}'}, *CONCISE)
+    assert (ran.code, "ZP401" in ran.out, "ZP203" in ran.out) == (1, True, False)

@@ -88,3 +88,31 @@ def test_a_file_that_is_written_twice(check_files):
     good = BAD.replace("5}", "2}")
     assert check_files({"a.ipynb": notebook(f"%%writefile ds.json\n{BAD}", f"%%writefile ds.json\n{good}")}, *CONCISE).code == 0
     assert check_files({"a.ipynb": notebook(PYTHON.replace("5}", "2}"), f"%%writefile other.json\n{BAD}")}, *CONCISE).code == 1
+
+
+CONFIG = "ds_config = {'train_batch_size': 8, 'bf16': {'enabled': True}}\n"
+
+
+@pytest.mark.parametrize(
+    ("cell", "stops"),
+    [
+        ("parser = argparse.ArgumentParser()\nargs = parser.parse_args()\n", True), ("p = HfArgumentParser(A)\na, = p.parse_args_into_dataclasses()\n", True),
+        ("def get():\n    parser = argparse.ArgumentParser()\n    return parser.parse_args()\nargs = get()\n", True),
+        ("def get():\n    parser = argparse.ArgumentParser()\n    return parser.parse_args()\n", False),
+        ("parser = argparse.ArgumentParser()\nargs = parser.parse_args([])\n", False), ("parser = argparse.ArgumentParser()\nargs = parser.parse_args(args=[])\n", False),
+        ("sys.argv = ['x']\nparser = argparse.ArgumentParser()\nargs = parser.parse_args()\n", False), ("args = own.parse_args()\n", False),
+    ],
+)  # fmt: skip
+def test_a_parser_that_has_the_arguments_of_the_kernel(check_files, cell, stops):
+    """Run with sys.argv of ipykernel ([..., '-f', 'kernel.json']): SystemExit 2, unrecognized arguments: -f."""
+    ran = check_files({"a.ipynb": notebook("import argparse, sys\n" + CONFIG, cell)}, *CONCISE)
+    assert (ran.code, "error ZP856" in ran.out) == (int(stops), stops)
+
+
+@pytest.mark.parametrize("line", ["!deepspeed t.py --deepspeed_config {path}", "!deepspeed t.py \\\n  --deepspeed_config {path}", "!deepspeed t.py --deepspeed_config $path"])
+def test_names_of_python_in_a_line_for_a_shell(check_files, line):
+    """IPython puts in the values of {path} and $path."""
+    ran = check_files({"a.ipynb": notebook("path = './ds.json'", line), "ds.json": BAD}, *CONCISE)
+    assert (ran.code, "ds.json:1:" in ran.out and "error ZP401: 5 here" in ran.out) == (1, True)
+    unknown = check_files({"a.ipynb": notebook("path = f()", line), "ds.json": BAD}, *CONCISE)
+    assert unknown.code == 2

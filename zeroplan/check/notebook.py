@@ -11,6 +11,7 @@ import json
 import posixpath
 import re
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -21,7 +22,10 @@ from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import JSON, is_config, is_script
 from zeroplan.check.launch_files import PYTHON
 from zeroplan.check.named_config import CheckedFiles, Made, check_json
-from zeroplan.check.python_file import check_python
+from zeroplan.check.python_file import check_python, refused_by
+from zeroplan.check.python_names import names_of
+from zeroplan.check.python_nodes import parsed
+from zeroplan.check.rules.calls import Refused, arguments_of_a_kernel
 from zeroplan.check.script import started
 from zeroplan.check.setting import Setting
 from zeroplan.errors import SpecError
@@ -32,6 +36,9 @@ CELL, SOURCE = re.compile(r'^\s*"cell_type":\s*"(\w+)"'), re.compile(r'^\s*"sour
 WRITES, SHELL = re.compile(r"%%writefile\s+(-a\s+)?(\S+)"), re.compile(r"%%(?:bash|sh)\b")
 LINE = re.compile(r"(\s*)(?:(!)\s*(.*)|%[A-Za-z%].*|\w+\s*=\s*[!%].*|[\w.]+\?+\s*$)", re.DOTALL)
 """A line for a shell, or for IPython."""
+ARGV = "sys.argv"
+PUT_IN = re.compile(r"(?<![${\w])\{([A-Za-z_][\w.]*(?:[(\[][^{}]*)?)\}")
+"""An expression of Python in such a line."""
 
 
 class Parts(NamedTuple):
@@ -57,7 +64,8 @@ def check_notebook(name: str, text: str, setting: Setting, beside: Beside, made:
         return (_called(written, name), own) if own is not None else beside(named)
 
     checked, missing = CheckedFiles(), list[SpecError]()
-    for part, check in ((parts.python, check_python), (parts.shell, started)):
+    in_shell = partial(started, handed=_constants(parts.python))
+    for part, check in ((parts.python, check_python), (parts.shell, in_shell)):
         try:
             inner = check(name, part, setting, seen, made)
         except SpecError as error:
@@ -71,12 +79,29 @@ def check_notebook(name: str, text: str, setting: Setting, beside: Beside, made:
         checked.findings += inner.findings
         checked.texts |= inner.texts
         checked.notes += [f"{name}: writes {written}", *inner.notes] if inner.texts else []
+    if checked.texts and ARGV not in parts.python:
+        checked.findings += refused_by(name, parts.python, _of_kernel(parts.python))
     if not checked.texts and missing:
         raise missing[0]
     if not checked.texts:
         raise SpecError(name, "a notebook without a DeepSpeed config", EXPECTED)
     checked.texts[name] = parts.whole
     return checked
+
+
+def _of_kernel(text: str) -> list[tuple[int, Refused]]:
+    """Where parsers stop at the arguments of the kernel, by the offsets of their lines."""
+    tree, lines = parsed(text), text.splitlines(keepends=True)
+    refused = [] if tree is None else list(arguments_of_a_kernel(tree))
+    return [(sum(map(len, lines[: one.node.lineno - 1])) + one.node.col_offset, one) for one in refused]
+
+
+def _constants(text: str) -> dict[str, str]:
+    """Texts and numbers that names of the cells stand for, which IPython puts into a line for a shell."""
+    tree = parsed(text)
+    constants = {} if tree is None else names_of(tree).constants
+    stated = {name: getattr(value, "value", None) for name, value in constants.items()}
+    return {name: str(value) for name, value in stated.items() if isinstance(value, str | int | float)}
 
 
 def _called(written: str, name: str) -> str:
@@ -141,7 +166,7 @@ def _apart(cells: list[list[tuple[int, str]]]) -> Parts:
             if into is not None:
                 into[at] = "" if at == cell[0][0] else line
             else:
-                python[at], shell[at] = ("", line) if goes_on else _of_line(line)
+                python[at], shell[at] = ("", _in_shell(line)) if goes_on else _of_line(line)
                 goes_on = bool(shell[at]) and line.endswith("\\")
         if not _is_python("\n".join(python[at] for at, _line in cell)):
             for at, _line in cell:
@@ -162,7 +187,12 @@ def _of_line(line: str) -> tuple[str, str]:
     match = LINE.match(line)
     if match is None:
         return line, ""
-    return f"{match[1]}pass", match[3] or ""
+    return f"{match[1]}pass", _in_shell(match[3] or "")
+
+
+def _in_shell(line: str) -> str:
+    """A line with names that IPython puts values in for as variables; of another expression nothing is known."""
+    return PUT_IN.sub(lambda match: f"${{{match[1]}}}" if match[1].isidentifier() else "${_}", line)
 
 
 def _placed(lines: list[str]) -> list[list[tuple[int, str]]]:

@@ -119,6 +119,8 @@ def _config_calls(call: ast.Call) -> Iterator[ConfigCall]:
         reader, names = CALLS[name]
         first = call.args[:1] if name in FIRST else []
         yield from (ConfigCall(reader, value, call) for value in (*_named(call, names), *first))
+        if name == PLUGIN:  # as Lightning called its strategy before 1.6
+            yield from (ConfigCall(LIGHTNING, value, call) for value in _named(call, CALLS[STRATEGY][1]))
     if (built := built_config(call, name)) is not None:
         by, reader = (PLUGIN, ACCELERATE) if name == PLUGIN else (STRATEGY, LIGHTNING)
         yield ConfigCall(reader, built, call, built_by=by)

@@ -28,7 +28,7 @@ from zeroplan.check.python_names import (
 from zeroplan.check.python_paths import put_together
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY
 from zeroplan.check.rules.calls import Refused, refused_calls
-from zeroplan.check.setting import ANY, TRAINER
+from zeroplan.check.setting import ANY, LIGHTNING, TRAINER
 from zeroplan.deepspeed.keys import key
 from zeroplan.errors import SpecError
 
@@ -38,6 +38,8 @@ WORDS = (
     "zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", STRATEGY, PLUGIN, "deepspeed_stage_",
 )  # fmt: skip
 """One of them is in every file that holds a config."""
+USUAL = re.compile("^DEFAULT_")
+"""Before the name of a constant that options have as their default."""
 BLANKED = re.compile(r"[^\r\n]")
 LARGEST_POWER, DEEPEST, LARGEST = 64, 6, 10**100
 ENDS = re.compile(r"(\r\n|\r|\n)")
@@ -134,8 +136,9 @@ def python_configs(name: str, text: str) -> PythonConfigs:
                 for call, use in uses if call.built_by]  # fmt: skip
     paths = [(call.call.lineno, path, use) for call, use in uses if (path := reader.text_of(call.value))]
     if not several and not paths:  # what the program does with it is its own
-        own = [default for name, default in names.defaults.items() if OWN_NAME.fullmatch(name)]
-        paths = [(default.line, default.text, Use(ANY)) for default in own]
+        own = [default for name, default in names.defaults.items() if OWN_NAME.fullmatch(USUAL.sub("", name))]
+        only = uses[0][1] if len(uses) == 1 and uses[0][1].reader == LIGHTNING else Use(ANY)
+        paths = [(default.line, default.text, only) for default in own]
     refused = [(reader.start(one.node), one) for one in refused_calls(tree)]
     used = [one.use for one in several] + [use for _line, _path, use in paths]
     others = [use for _call, use in uses if not any(use is one for one in used)]

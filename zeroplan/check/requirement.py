@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from zeroplan.catalog.files import project_folders
 from zeroplan.deepspeed.versions import versions
+from zeroplan.releases import number
 
 LOCAL = re.compile(r"\+[\w.]+")
 """A build of the same release, as in ==0.15.1+cu121."""
@@ -99,11 +100,23 @@ class Requirement(NamedTuple):
     """The newest known version that it allows; None where none is known."""
 
     @property
+    def is_older(self) -> bool:
+        """Whether it asks for a DeepSpeed before the first that is known."""
+        named = NUMBER.findall(self.specifiers)
+        return self.version is None and bool(named) and all(number(one) < number(versions()[0]) for one in named)
+
+    @property
+    def nearest(self) -> str:
+        """The known version that the file is checked as."""
+        return self.version or versions()[0 if self.is_older else -1]
+
+    @property
     def line(self) -> str:
         stated = f"{self.place}: deepspeed{self.specifiers}"
         if self.version is None:
             known = versions()
-            return f"{stated}, of which nothing is known here ({known[0]} to {known[-1]}): checked as {known[-1]}"
+            unknown = f"{stated}, of which nothing is known here ({known[0]} to {known[-1]}): checked as {self.nearest}"
+            return f"{unknown}, and no error is certain" if self.is_older else unknown
         return f"{stated}: checked as DeepSpeed {self.version}"
 
 
@@ -139,12 +152,12 @@ def _in_file(path: str, here: str, package: str, depth: int = 0) -> Iterator[Req
             if match := pattern.search(text):
                 yield _requirement(package, f"=={match['all']}", place, text.count("\n", 0, match.start("all")) + 1)
         return
-    for number, line in enumerate(text.splitlines(), 1):
+    for at, line in enumerate(text.splitlines(), 1):
         stated = COMMENT.sub("", line)
         if package not in stated.lower() or PROSE.match(stated) or not _is_for_linux(stated):
             continue
         if specifiers := _specifiers(_patterns(package), stated):
-            yield _requirement(package, specifiers, place, number)
+            yield _requirement(package, specifiers, place, at)
     if match := _patterns(package).table.search(text):
         at = text.count("\n", 0, match.start("all")) + 1
         yield _requirement(package, _of_poetry("".join(match["all"].split())), place, at)

@@ -16,7 +16,7 @@ from zeroplan.check.any_file import check_file
 from zeroplan.check.arguments import read_arguments
 from zeroplan.check.chosen import RuleSelection, names
 from zeroplan.check.files import is_other
-from zeroplan.check.finding import ERROR, Finding
+from zeroplan.check.finding import ERROR, WARNING, Finding
 from zeroplan.check.folder import configs
 from zeroplan.check.kind import OtherKindError, is_notebook
 from zeroplan.check.mended import mended
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 LARGE = 50_000
 """Letters of a file, and of those that it names, that are not looked at again with older releases."""
+UNREAD = ("ZP101", "ZP102")
+"""Rules on text that no reader takes, whatever its release."""
 FORMATS = ("full", "concise", "json", "github", "sarif", "markdown", "junit")
 PACKAGES = {"transformers": "transformers", "accelerate": "accelerate", "swift": "ms-swift", "trl": "trl",
             "llama_factory": "llamafactory"}  # fmt: skip
@@ -131,6 +133,8 @@ def _looked_at(
         return check_fix.Changed(name, text, result.text, result.done, without_edits(result.left), notes=notes)
     before = len(jobs)
     checked = _checked(path, name, text, inputs, jobs)
+    if required is not None and required.is_older:
+        checked = replace(checked, findings=[_uncertain(one) for one in checked.findings])
     if len(jobs) > before and inputs.setting.version != DEEPSPEED:
         notes = [*notes, f"what fits is counted as DeepSpeed {DEEPSPEED} holds it"]
     if (older := inputs.setting.upgrades_from) is not None:
@@ -184,7 +188,14 @@ def _as_required(inputs: CheckInputs, path: str) -> tuple[CheckInputs, Requireme
     inputs = inputs._replace(setting=setting)
     if inputs.setting.version_is_stated or (required := requirement_of(path)) is None:
         return inputs, None
-    return inputs.of_version(required.version or inputs.setting.version), required
+    return inputs.of_version(required.nearest), required
+
+
+def _uncertain(finding: Finding) -> Finding:
+    """What a release stops at of which nothing is known, where the file itself can be read."""
+    if finding.severity != ERROR or finding.rule in UNREAD:
+        return finding
+    return replace(finding, severity=WARNING)
 
 
 def _each_once(files: Sequence[check_fix.Changed]) -> list[check_fix.Changed]:

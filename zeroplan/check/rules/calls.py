@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -63,6 +64,20 @@ write.
 MEANT = {"config_file": "hf_ds_config", "deepspeed_config_file": "hf_ds_config", "ds_config": "hf_ds_config"}
 """What Accelerate's file calls otherwise than the plugin."""
 
+PARSERS, PARSING = ("ArgumentParser", "HfArgumentParser"), ("parse_args", "parse_args_into_dataclasses")
+ADDS = "add_config_arguments"
+ITS_OPTIONS = ("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config")
+"""Options that deepspeed.add_config_arguments adds (0.19.8 __init__.py:_add_core_arguments)."""
+PARSES = """import argparse, deepspeed
+parser = argparse.ArgumentParser()
+parser.add_argument("%s", default="ds_config.json")
+parser = deepspeed.add_config_arguments(parser)
+engine = deepspeed.initialize(args=parser.parse_args(), model=model)
+"""
+NOTEBOOK = json.dumps({"nbformat": 4, "cells": [{"cell_type": "code", "source": [
+    "import argparse, deepspeed\n", "parser = argparse.ArgumentParser()\n", "args = parser.parse_args(%s)\n",
+    "ds_config = {'train_batch_size': 8, 'bf16': {'enabled': True}, 'zero_optimization': {'stage': 2}}\n",
+]}]})  # fmt: skip
 PLACED = """from transformers import AutoModelForCausalLM, TrainingArguments
 zero = {"stage": %s}
 ds_config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": zero}
@@ -94,6 +109,18 @@ RULES: tuple[Rule, ...] = (
         Example(PLACED % 2, file="train.py"),
         "https://huggingface.co/docs/transformers/deepspeed",
     ),
+    Rule(
+        "ZP855", ERROR, "An option that deepspeed.add_config_arguments adds too",
+        "__init__.py:_add_core_arguments, run: argparse.ArgumentError, conflicting option string",
+        Example(PARSES % "--deepspeed_config", file="train.py"), Example(PARSES % "--ds_config", file="train.py"),
+        "https://www.deepspeed.ai/getting-started/#argument-parsing",
+    ),
+    Rule(
+        "ZP856", ERROR, "A parser in a notebook that is given no arguments",
+        "argparse with sys.argv of ipykernel, run: SystemExit 2, unrecognized arguments: -f",
+        Example(NOTEBOOK % "", file="train.ipynb"), Example(NOTEBOOK % "[]", file="train.ipynb"),
+        "https://docs.python.org/3/library/argparse.html#the-parse-args-method",
+    ),
 )  # fmt: skip
 
 
@@ -117,11 +144,40 @@ def refused_calls(tree: ast.Module) -> Iterator[Refused]:
     """Those of a file, of what it imports of these packages."""
     modules = _modules(tree)
     registers = any("registry" in name.lower() for name in modules)
+    yield from _options_twice(tree)
     for call in ast.walk(tree):
         if isinstance(call, ast.Call):
             name = last_name(call.func)
             if name in PACKAGES and modules.get(_first(call.func), "").partition(".")[0] in PACKAGES[name]:
                 yield from _refused(call, name, registers=registers)
+
+
+def _options_twice(tree: ast.Module) -> Iterator[Refused]:
+    """Options that a parser has already as DeepSpeed adds its own to it, or again behind that."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    parsers = {ast.dump(call.args[0]) for call in calls if last_name(call.func) == ADDS and call.args}
+    resolves = any(one.arg == "conflict_handler" for call in calls for one in call.keywords)
+    for call in () if resolves else calls:
+        at = getattr(call.func, "value", None)
+        if last_name(call.func) == "add_argument" and call.args and at is not None and ast.dump(at) in parsers:
+            named = [one for one in call.args if getattr(one, "value", None) in ITS_OPTIONS]
+            yield from (Refused("ZP855", one, f"{ADDS} adds {said(one.value)} too, and argparse stops at the second",
+                                "delete it") for one in named if isinstance(one, ast.Constant))  # fmt: skip
+
+
+def arguments_of_a_kernel(tree: ast.Module) -> Iterator[Refused]:
+    """Parsers in a notebook, whose arguments are those of its kernel: -f and the name of a file."""
+    parsers = {node.targets[0].id for node in ast.walk(tree) if isinstance(node, ast.Assign)
+               and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Call)
+               and last_name(node.value.func) in PARSERS}  # fmt: skip
+    called = {last_name(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    lines = (line for line in tree.body if isinstance(line, ast.Assign | ast.Expr)
+             or (isinstance(line, ast.FunctionDef) and line.name in called))  # fmt: skip
+    for call in (node for line in lines for node in ast.walk(line) if isinstance(node, ast.Call)):
+        at = getattr(call.func, "value", None)
+        if last_name(call.func) in PARSING and not call.args and not call.keywords and last_name(at) in parsers:
+            yield Refused("ZP856", call, "the arguments of a notebook are its kernel's (-f ...json): the parser stops",
+                          f"{last_name(call.func)}([])")  # fmt: skip
 
 
 def _modules(tree: ast.Module) -> dict[str, str]:
