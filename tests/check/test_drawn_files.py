@@ -148,3 +148,37 @@ def test_the_default_of_an_option_that_is_added_elsewhere(check_files):
     text = "from pytorch_lightning.plugins import DeepSpeedPlugin\nDEFAULT_DEEPSPEED_CONFIG_PATH = 'ds.json'\np = DeepSpeedPlugin(config=args.path, num_nodes=1)\n"
     ran = check_files({"util.py": text, "ds.json": '{"zero_optimization": {"stage": 5}, "bf16": {"enabled": true}}'}, *CONCISE)
     assert (ran.code, "ZP401" in ran.out, "ZP203" in ran.out) == (1, True, False)
+
+
+CALLS = {
+    "from transformers import Trainer\nTrainer(m, a, tokenizer=t)\n": ("tokenizer of Trainer is gone since transformers 5.0", "processing_class=..."),
+    "import transformers as tf\ntf.Seq2SeqTrainer(m, a, tokenizer=t)\n": ("tokenizer of Seq2SeqTrainer is gone", "processing_class=..."),
+    "from transformers import TrainingArguments\nTrainingArguments('o', overwrite_output_dir=True)\n": ("overwrite_output_dir is gone since transformers 5.0", "delete it"),
+    "from trl import GRPOConfig\nGRPOConfig('o', max_prompt_length=512)\n": ("max_prompt_length is gone since trl", "max_length"),
+    "from own import Trainer\nTrainer(m, a, tokenizer=t)\n": None, "from transformers import Trainer\nTrainer(m, a, processing_class=t)\n": None,
+    "class GRPOConfig:\n    pass\nGRPOConfig('o', max_prompt_length=n)\n": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize("code", CALLS)
+def test_calls_that_a_release_does_not_take(check_files, code, pinned):
+    """Run: TypeError of transformers 5.24 for each of the first three; fields of trl 1.16's GRPOConfig."""
+    pins = "transformers==5.24.0\ntrl==1.16.0\n" if pinned else "numpy\n"
+    files = {"run.sh": "torchrun t.py --deepspeed ds.json\n", "t.py": code, "ds.json": GOOD, "requirements.txt": pins}
+    ran = check_files(files, *CONCISE)
+    line = next((line for line in ran.out.splitlines() if "ZP833" in line), "")
+    assert (ran.code, bool(line)) == (int(pinned and CALLS[code] is not None), CALLS[code] is not None)
+    assert all(word in line for word in ("t.py:", " ZP833", *(CALLS[code] or ())) if line), line
+
+
+@pytest.mark.parametrize(
+    ("argument", "release", "message"),
+    [("tokenizer", "4.57.0", ""), ("processing_class", "4.44.2", "processing_class of Trainer came with transformers 4.46"), ("processing_class", "4.46.0", "")],
+)
+def test_calls_that_an_older_release_takes(check_files, argument, release, message):
+    """trainer.py of 4.57.0 and 5.0.0: deprecate_kwarg("tokenizer", ..., version="5.0.0")."""
+    code = f"from transformers import Trainer\nTrainer(m, a, {argument}=t)\n"
+    files = {"run.sh": "torchrun t.py --deepspeed ds.json\n", "t.py": code, "ds.json": GOOD, "requirements.txt": f"transformers=={release}\n"}
+    out = check_files(files, *CONCISE).out
+    assert ("ZP833" in out, message in out) == (bool(message), True)

@@ -36,7 +36,7 @@ CELL, SOURCE = re.compile(r'^\s*"cell_type":\s*"(\w+)"'), re.compile(r'^\s*"sour
 WRITES, SHELL = re.compile(r"%%writefile\s+(-a\s+)?(\S+)"), re.compile(r"%%(?:bash|sh)\b")
 LINE = re.compile(r"(\s*)(?:(!)\s*(.*)|%[A-Za-z%].*|\w+\s*=\s*[!%].*|[\w.]+\?+\s*$)", re.DOTALL)
 """A line for a shell, or for IPython."""
-ARGV = "sys.argv"
+ARGV, INITIALIZES = "sys.argv", "deepspeed.initialize("
 PUT_IN = re.compile(r"(?<![${\w])\{([A-Za-z_][\w.]*(?:[(\[][^{}]*)?)\}")
 """An expression of Python in such a line."""
 
@@ -79,8 +79,10 @@ def check_notebook(name: str, text: str, setting: Setting, beside: Beside, made:
         checked.findings += inner.findings
         checked.texts |= inner.texts
         checked.notes += [f"{name}: writes {written}", *inner.notes] if inner.texts else []
-    if checked.texts and ARGV not in parts.python:
-        checked.findings += refused_by(name, parts.python, _of_kernel(parts.python))
+    if (checked.texts or INITIALIZES in parts.python) and ARGV not in parts.python:
+        stops = refused_by(name, parts.python, _of_kernel(parts.python))
+        checked.findings += stops
+        checked.texts |= {name: parts.whole} if stops else {}
     if not checked.texts and missing:
         raise missing[0]
     if not checked.texts:

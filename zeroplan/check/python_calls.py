@@ -112,8 +112,7 @@ def _config_calls(call: ast.Call) -> Iterator[ConfigCall]:
         stated = list(_named(call, INITIALIZE))
         of_args = [] if stated else [_of_args(value) for value in _named(call, ("args",))]
         yield from (ConfigCall(DEEPSPEED, value, call) for value in (*stated, *of_args))
-    elif ARGUMENTS.fullmatch(name) or OF_TRL.fullmatch(name):
-        tool = TRL if OF_TRL.fullmatch(name) else ""
+    elif (tool := tool_of_call(name)) is not None:
         yield from (ConfigCall(TRAINER, value, call, tool) for value in _named(call, ("deepspeed",)))
     elif name in CALLS:
         reader, names = CALLS[name]
@@ -124,6 +123,11 @@ def _config_calls(call: ast.Call) -> Iterator[ConfigCall]:
     if (built := built_config(call, name)) is not None:
         by, reader = (PLUGIN, ACCELERATE) if name == PLUGIN else (STRATEGY, LIGHTNING)
         yield ConfigCall(reader, built, call, built_by=by)
+
+
+def tool_of_call(name: str) -> str | None:
+    """Whose arguments a class has: "" for the Trainer's own, None for no arguments."""
+    return TRL if OF_TRL.fullmatch(name) else "" if ARGUMENTS.fullmatch(name) else None
 
 
 def _of_args(args: ast.expr) -> ast.expr:

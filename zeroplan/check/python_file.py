@@ -26,9 +26,16 @@ from zeroplan.check.named_config import (
     reached,
 )
 from zeroplan.check.partly_known import alone, decided
-from zeroplan.check.python_calls import AT_STAGE_3
+from zeroplan.check.python_calls import ARGUMENTS, AT_STAGE_3, OF_TRL
 from zeroplan.check.python_reader import WORDS as SPOKEN_WORDS
-from zeroplan.check.python_reader import Literal, PythonConfigs, Use, python_configs
+from zeroplan.check.python_reader import (
+    Literal,
+    PythonConfigs,
+    Use,
+    arguments_of_calls,
+    python_configs,
+    refused_by_release,
+)
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY, as_argument
 from zeroplan.check.python_words import WORDS
 from zeroplan.check.rules.calls import Refused
@@ -42,6 +49,7 @@ NOT_OF_PYTHON = (TWICE, "ZP203")
 ARGUMENT = re.compile(r"^(\w+): ([^\s,]+)$")
 """An argument and its value, as YAML has them."""
 NUMBER = re.compile(r"[-+.\deE]+")
+OF_TRAINER = re.compile(r"Trainer\(")
 OPTIMIZER = "optimizer."
 WHOLE_SINCE = "0.15.0"
 SPOKEN = (*SPOKEN_WORDS, "deepspeed")
@@ -75,6 +83,7 @@ def check_python(name: str, text: str, setting: Setting, beside: Beside, made: M
         checked.findings += [placed(document, hit) for hit in _fractions(literal, text, setting)]
         findings = [_unused(one) for one in findings] if _has_optimizer(literal.use) else findings
         checked.findings += [_as_python(one, literal.call) for one in findings if one.rule not in NOT_OF_PYTHON]
+    checked.findings += [one for one in calls_refused(name, text, setting) if one not in checked.findings]
     files = [_near(name, path, beside) for _line, path, _use in written.named]
     for (line, path, use), file in zip(written.named, files, strict=True):
         if file is None:
@@ -142,6 +151,15 @@ def options_refused(name: str, text: str, is_option: Callable[[str], bool]) -> l
         return []
     refused = python_configs(name, text).refused
     return refused_by(name, text, [(start, one) for start, one in refused if any(map(is_option, one.takes))])
+
+
+def calls_refused(name: str, text: str, setting: Setting) -> list[Finding]:
+    """Arguments in its calls that the releases which the project asks for do not have. Raises `SpecError`."""
+    several = arguments_of_calls(name, text) if ARGUMENTS.search(text) or OF_TRL.search(text) else []
+    found = [one for arguments in several for one in check_releases(arguments, setting)]
+    of_trainer = refused_by_release(name, text, setting.transformers) if OF_TRAINER.search(text) else []
+    of_arguments = [replace(one, write=ARGUMENT.sub(_as_keyword, one.write)) for one in found]
+    return of_arguments + refused_by(name, text, of_trainer)
 
 
 def _read_by(use: Use | None, document: Document | None, setting: Setting, unknown: Setting) -> Setting:

@@ -16,3 +16,14 @@ def parsed(text: str) -> ast.Module | None:
 def last_name(node: ast.AST | None) -> str:
     """The last part of a name: PipelineModule, of deepspeed.pipe.PipelineModule; "" for what is none."""
     return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
+def modules_of(tree: ast.Module) -> dict[str, str]:
+    """Modules that names of a file are imported from, but for names that it gives to its own."""
+    nodes = list(ast.walk(tree))
+    modules = {one.asname or one.name: node.module or "" for node in nodes
+               if isinstance(node, ast.ImportFrom) and not node.level for one in node.names}  # fmt: skip
+    modules |= {one.asname or one.name.partition(".")[0]: one.name
+                for node in nodes if isinstance(node, ast.Import) for one in node.names}  # fmt: skip
+    own = {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    return {name: module for name, module in modules.items() if name not in own}

@@ -16,7 +16,7 @@ from zeroplan.check.inner import OWN_NAME
 from zeroplan.check.interpolated import stand_in
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import OWN_KEYS, is_config
-from zeroplan.check.python_calls import ConfigCall, config_calls, has_reference
+from zeroplan.check.python_calls import ConfigCall, config_calls, has_reference, tool_of_call
 from zeroplan.check.python_names import (
     CHANGING,
     Names,
@@ -25,9 +25,10 @@ from zeroplan.check.python_names import (
     pairs,
     without_environment,
 )
+from zeroplan.check.python_nodes import last_name, modules_of
 from zeroplan.check.python_paths import put_together
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY
-from zeroplan.check.rules.calls import Refused, refused_calls
+from zeroplan.check.rules.calls import Refused, refused_by_trainer, refused_calls
 from zeroplan.check.setting import ANY, LIGHTNING, TRAINER
 from zeroplan.deepspeed.keys import key
 from zeroplan.errors import SpecError
@@ -38,6 +39,7 @@ WORDS = (
     "zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", STRATEGY, PLUGIN, "deepspeed_stage_",
 )  # fmt: skip
 """One of them is in every file that holds a config."""
+PACKAGES = ("transformers", "trl")
 USUAL = re.compile("^DEFAULT_")
 """Before the name of a constant that options have as their default."""
 BLANKED = re.compile(r"[^\r\n]")
@@ -144,6 +146,24 @@ def python_configs(name: str, text: str) -> PythonConfigs:
     others = [use for _call, use in uses if not any(use is one for one in used)]
     several.sort(key=lambda one: one.document.root.start)
     return PythonConfigs(several, paths, _json_texts(tree, reader), refused, others, imported_files(tree))
+
+
+def arguments_of_calls(name: str, text: str) -> list[Arguments]:
+    """The names of arguments in each call of a class of transformers' or TRL's that has them. Raises `SpecError`."""
+    tree = python_tree(name, text)
+    reader, modules = _Reader(name, text, names_of(tree)), modules_of(tree)
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
+    tools = ((call, tool_of_call(last_name(call.func))) for call in calls
+             if modules.get(last_name(call.func), "").partition(".")[0] in PACKAGES)  # fmt: skip
+    uses = (reader.use(ConfigCall(TRAINER, call, call, tool), alone=True) for call, tool in tools if tool is not None)
+    return [use.stated for use in uses if use.stated is not None]
+
+
+def refused_by_release(name: str, text: str, transformers: str | None) -> list[tuple[int, Refused]]:
+    """What a release of transformers stops at in calls of its Trainer, by offsets. Raises `SpecError`."""
+    tree = python_tree(name, text)
+    reader = _Reader(name, text, Names({}, {}, {}, {}))
+    return [(reader.start(one.node), one) for one in refused_by_trainer(tree, transformers)]
 
 
 def literal_of(document: Document, node: ast.expr, call: str) -> Literal:

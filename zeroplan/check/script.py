@@ -184,7 +184,7 @@ def _started(
     if file is None:
         return checked, f"{said(word.text)}, which is not there{older}"
     inner = _given(launch, file, setting, beside, made)
-    by_code = _by_code(launch)
+    by_code = _by_code(launch, setting)
     checked.findings += by_code.findings
     checked.texts |= by_code.texts
     checked.findings += inner.findings + (of_processes if launch.config is None else [])  # its file names a config
@@ -232,15 +232,17 @@ def _in_code(launch: Launch, setting: Setting, beside: Beside, made: Made) -> Ch
     return None
 
 
-def _by_code(launch: Launch) -> CheckedFiles:
-    """What the script that is started stops at as it hands on the config that it is given."""
-    if launch.config is None or launch.code is None:
+def _by_code(launch: Launch, setting: Setting) -> CheckedFiles:
+    """What the script that is started stops at: options as it hands them on, and arguments that its release lacks."""
+    if launch.python is None:
         return CheckedFiles()
-    from zeroplan.check.python_file import options_refused  # where such a script is there
+    from zeroplan.check.python_file import calls_refused, options_refused  # where such a script is there
 
-    name, text = launch.code
+    name, text = launch.python
     with suppress(SpecError):
-        stops = options_refused(name, text, lambda option: OWN_NAME.fullmatch(option) is not None)
+        stops = calls_refused(name, text, setting)
+        if launch.config is not None:
+            stops += options_refused(name, text, lambda option: OWN_NAME.fullmatch(option) is not None)
         return CheckedFiles(stops, {name: text} if stops else {})
     return CheckedFiles()
 

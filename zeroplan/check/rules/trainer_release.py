@@ -141,7 +141,7 @@ def _of_swift(arguments: Arguments, stated: str | None) -> Iterator[Hit]:
             new = called_by_swift(name, release)
             value = named(str(arguments.document.config[name]))
             write = "delete it" if not new else f"{new}: {value}" if arguments.job is None else f"--{new} {value}"
-            yield Hit("ZP831", (name,), f"{name} {_when(span, 'ms-swift', release)}", write, severity)
+            yield Hit("ZP831", (name,), f"{name} {absence(span, 'ms-swift', release)}", write, severity)
 
 
 def _unknown(
@@ -152,7 +152,7 @@ def _unknown(
         if name in known and not known[name].is_in(package[1]):
             write = _line(arguments.document.config[name], known[name].write)
             write = write if arguments.job is None else PAIR.sub(_as_option, write)
-            yield Hit("ZP833", (name,), f"{name} {_when(known[name], *package)}", write, severity)
+            yield Hit("ZP833", (name,), f"{name} {absence(known[name], *package)}", write, severity)
 
 
 def _is_strict(code: str) -> bool:
@@ -193,7 +193,7 @@ def _value(
     near = difflib.get_close_matches(value.lower(), [one for one in known if known[one].is_in(release)], n=1)
     if value in known:
         write = known[value].write or (f"{name}: {near[0]}" if near else "another")
-        when = _when(known[value], "transformers", release)
+        when = absence(known[value], "transformers", release)
         yield Hit("ZP834", (name,), f"{name} {said(value)} {when}", write, ERROR if is_stated else WARNING)
         return
     by_script = arguments.job is not None  # whose own parser is not known
@@ -202,7 +202,8 @@ def _value(
     yield Hit("ZP834", (name,), what, write, WARNING if by_script else ERROR)
 
 
-def _when(span: Span, package: str, release: str) -> str:
+def absence(span: Span, package: str, release: str) -> str:
+    """Since or until when a release of a package does not have something."""
     if span.is_gone(release):
         return f"is gone since {package} {_short(span.until)}, which stops at it"
     return f"came with {package} {_short(span.since)}: {release} stops at it"
