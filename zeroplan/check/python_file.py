@@ -58,11 +58,13 @@ DIVIDES = re.compile(r"HfDeepSpeedConfig|HfTrainerDeepSpeedConfig|\bInit\(")
 """What divides a model as it is built."""
 
 
-def check_python(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
+def check_python(
+    name: str, text: str, setting: Setting, beside: Beside, made: Made, *, is_imported: bool = False
+) -> CheckedFiles:  # fmt: skip
     """Check each config of a file as far as the file decides it. Raises `SpecError` for a file without one."""
     checked, notes = CheckedFiles(texts={name: text}), list[tuple[int, str]]()
     setting = replace(setting, device_map=device_map(name, text, {}))
-    written = python_configs(name, text)
+    written = python_configs(name, text, is_imported=is_imported)
     for content in written.texts:
         checked.findings += check_json(name, content, setting, made)
         notes.append((content.count("\n", 0, content.index("{")) + 1, "a config in a text"))
@@ -115,7 +117,7 @@ def _elsewhere(
         if not any(word in file[1] for word in SPOKEN):
             continue
         with suppress(SpecError):
-            inner = check_python(*file, setting, _without_python(beside), made)
+            inner = check_python(*file, setting, _without_python(beside), made, is_imported=True)
             checked.findings += inner.findings
             checked.texts |= inner.texts
             checked.notes += [f"{name} imports {file[0]}", *inner.notes]

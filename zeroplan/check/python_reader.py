@@ -40,7 +40,7 @@ WORDS = (
 )  # fmt: skip
 """One of them is in every file that holds a config."""
 PACKAGES = ("transformers", "trl")
-USUAL = re.compile("^DEFAULT_")
+USUAL = "DEFAULT_"
 """Before the name of a constant that options have as their default."""
 BLANKED = re.compile(r"[^\r\n]")
 LARGEST_POWER, DEEPEST, LARGEST = 64, 6, 10**100
@@ -118,8 +118,10 @@ def python_tree(name: str, text: str) -> ast.Module:
         raise SpecError(name, "text that is not Python", "Python") from error
 
 
-def python_configs(name: str, text: str) -> PythonConfigs:
-    """The configs of a file in its order. Raises `SpecError` for what is no Python."""
+def python_configs(name: str, text: str, *, is_imported: bool = False) -> PythonConfigs:
+    """The configs of a file in its order. `is_imported`: whether constants of it may be for other files than the one
+    that is looked at. Raises `SpecError` for what is no Python.
+    """
     tree = python_tree(name, text)
     names, parts = names_of(tree), _parts(tree)
     reader = _Reader(name, text, names)
@@ -138,7 +140,8 @@ def python_configs(name: str, text: str) -> PythonConfigs:
                 for call, use in uses if call.built_by]  # fmt: skip
     paths = [(call.call.lineno, path, use) for call, use in uses if (path := reader.text_of(call.value))]
     if not several and not paths:  # what the program does with it is its own
-        own = [default for name, default in names.defaults.items() if OWN_NAME.fullmatch(USUAL.sub("", name))]
+        usual = "" if is_imported else USUAL
+        own = [default for name, default in names.defaults.items() if OWN_NAME.fullmatch(name.removeprefix(usual))]
         only = uses[0][1] if len(uses) == 1 and uses[0][1].reader == LIGHTNING else Use(ANY)
         paths = [(default.line, default.text, only) for default in own]
     refused = [(reader.start(one.node), one) for one in refused_calls(tree)]
