@@ -54,6 +54,14 @@ def test_checkpointing_is_turned_on_once(kind, target):
         ast.parse(found["checkpointing.py"])
 
 
+@pytest.mark.parametrize("zero_init", [True, False])
+@pytest.mark.parametrize(("target", "asks"), [("hf", "parse_args_into_dataclasses()"), ("accelerate", "accelerator = Accelerator(")])
+def test_a_model_that_stays_whole_is_built_before_stage_3_is_asked_for(target, asks, zero_init):
+    """Run on a CPU with accelerate 1.15: parameters of a model that is built behind have a ds_tensor, zero3_init_flag or not."""
+    script = texts(target, stage=3, zero_init=zero_init)["train.py"]
+    assert (script.index(asks) < script.index("model = AutoModel")) == zero_init
+
+
 def test_deepspeed_s_checkpointing_is_configured_by_number_and_not_by_a_file_with_auto():
     stated = ActivationCheckpointing(partitions=True, contiguous=True, number=16)
     lines = texts("hf", checkpointing="deepspeed", activation_checkpointing=stated)["checkpointing.py"]

@@ -44,10 +44,9 @@ def main():
     parser.add_argument("--seq", type=int, default={seq}, help="tokens of a sequence")
     unasked = {{"max_steps": {steps}, "logging_steps": 1, "save_strategy": "no", "report_to": "none"}}
     parser.set_defaults(**(unasked | planned))
-    arguments, more = parser.parse_args_into_dataclasses()  # before the model is made: stage 3 shares it out
+{whole}    arguments, more = parser.parse_args_into_dataclasses(){first_is}
 {started}
-{config}    model = {model}
-{calls}    data = RandomTokens(config.get_text_config().vocab_size, more.seq)
+{built}{calls}    data = RandomTokens(config.get_text_config().vocab_size, more.seq)
     Trainer(model, arguments, train_dataset=data).train()
 '''
 DEEPSPEED = '''\
@@ -101,10 +100,9 @@ def main():
     parser.add_argument("--steps", type=int, default={steps})
     parser.add_argument("--seq", type=int, default={seq}, help="tokens of a sequence")
     arguments = parser.parse_args()
-    accelerator = Accelerator(gradient_accumulation_steps=ACCUMULATION)  # first: stage 3 shares out what is made then
+{whole}    accelerator = Accelerator(gradient_accumulation_steps=ACCUMULATION){first_is}
 
-{config}    model = {model}
-{calls}    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+{built}{calls}    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 {optimizer}    data = RandomTokens(config.get_text_config().vocab_size, arguments.seq)
     batches = torch.utils.data.DataLoader(data, batch_size=MICRO_BATCH)
     model, optimizer, batches = accelerator.prepare(model, optimizer, batches)
@@ -170,6 +168,8 @@ class RandomTokens(torch.utils.data.Dataset):
         return {{"input_ids": tokens, "labels": {labels}}}
 '''
 SHARED = "    shared = HfDeepSpeedConfig(plan)  # while it lives, stage 3 shares models out as they are made\n"
+FIRST_IS = {"hf": "  # before the model is made: stage 3 shares it out",
+            "accelerate": "  # first: stage 3 shares out what is made then"}  # fmt: skip
 STARTED = "    deepspeed.init_distributed()  # stage 3 counts the processes; on CPUs the Trainer joins them later\n"
 MAIN = '''
 
@@ -263,6 +263,8 @@ def train_script(job: Job, target: str) -> str:
         inside = f"\n{indent}    "
         loaded = "WEIGHTS, quantization_config=QUANTIZATION, use_cache=False,"
         model = f"{auto}.from_pretrained({inside}{loaded}{inside}{built},\n{indent})"
+    config = _config(job, target, indent)
+    built, comes_first = f"{config}{indent}model = {model}\n", strategy.stage == 3 and not strategy.builds_partitioned
     body = TEXTS[target].format(
         auto=auto,
         matching="from fnmatch import fnmatchcase\n" if job.model.freeze else "",
@@ -275,7 +277,10 @@ def train_script(job: Job, target: str) -> str:
         micro_batch=strategy.micro_batch,
         grad_accum=strategy.grad_accum,
         model=model,
-        config=_config(job, target, indent),
+        config=config,
+        whole=built if comes_first else "",  # what asks for stage 3 behind it shares nothing out
+        built="" if comes_first else built,
+        first_is="" if comes_first else FIRST_IS.get(target, ""),
         deepspeed="import deepspeed\n" if strategy.builds_partitioned else "",
         started=STARTED if strategy.builds_partitioned else "",
         share=SHARED if strategy.builds_partitioned else "",
