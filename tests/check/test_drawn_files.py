@@ -182,3 +182,46 @@ def test_calls_that_an_older_release_takes(check_files, argument, release, messa
     files = {"run.sh": "torchrun t.py --deepspeed ds.json\n", "t.py": code, "ds.json": GOOD, "requirements.txt": f"transformers=={release}\n"}
     out = check_files(files, *CONCISE).out
     assert ("ZP833" in out, message in out) == (bool(message), True)
+
+
+@pytest.mark.parametrize(
+    ("release", "field", "code", "warns"),
+    [
+        ("1.3.0", "fp8", "Accelerator()", True), ("1.3.0", "'no'", "Accelerator(mixed_precision='fp8')", True), ("1.10.0", "fp8", "Accelerator()", True),
+        ("1.10.0", "fp8", "Accelerator(mixed_precision='fp8')", False), ("1.11.0", "fp8", "Accelerator()", False), ("1.3.0", "bf16", "Accelerator()", False),
+        ("", "fp8", "Accelerator()", False),
+    ],
+)  # fmt: skip
+def test_fp8_under_deepspeed(check_files, release, field, code, warns):
+    """state.py:mixed_precision of the wheels never says fp8 under DeepSpeed before 1.11; accelerator.py looks at its own argument since
+    1.4; run with 1.15, its backend stubbed: fp8_enabled.
+    """
+    files = {"run.sh": "accelerate launch --config_file a.yaml t.py\n", "t.py": f"from accelerate import Accelerator\n{code}\n"}
+    files["a.yaml"] = f"distributed_type: DEEPSPEED\nmixed_precision: {field}\ndeepspeed_config:\n  zero_stage: 2\n"
+    ran = check_files({**files, "requirements.txt": f"accelerate=={release}\n" if release else "numpy\n"}, *CONCISE)
+    assert ("warning ZP857" in ran.out) == warns
+
+
+def test_the_precision_of_a_script_beside_another(check_files):
+    """Run with accelerate 1.15: ValueError, --mixed_precision arg cannot be set to bf16 when fp16 is set in the DeepSpeed config file."""
+    files = {"run.sh": "accelerate launch --config_file a.yaml t.py\n", "t.py": "from accelerate import Accelerator\na = Accelerator(mixed_precision='bf16')\n"}
+    files["a.yaml"] = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    config = '{"train_micro_batch_size_per_gpu": "auto", "%s": {"enabled": true}, "zero_optimization": {"stage": 2}}'
+    assert "error ZP803" in check_files({**files, "ds.json": config % "fp16"}, *CONCISE).out
+    assert check_files({**files, "ds.json": config % "bf16"}, *CONCISE).code == 0
+
+
+@pytest.mark.parametrize(("release", "more", "stops"), [("0.21.0", "", True), ("0.21.0", ', "scheduler": {"type": "WarmupLR"}', False), ("0.23.0", "", False)])
+def test_an_optimizer_without_a_scheduler(check_files, release, more, stops):
+    """accelerator.py of 0.22.0 and 0.23.0: the second takes lr_scheduler_callable."""
+    config = f'{GOOD[:-1]}, "optimizer": {{"type": "AdamW", "params": {{"lr": "auto"}}}}{more}}}'
+    files = {"run.sh": "torchrun t.py --deepspeed ds.json --output_dir o --bf16\n", "ds.json": config, "requirements.txt": f"accelerate=={release}\n"}
+    assert ("error ZP858" in check_files(files, *CONCISE).out) == stops
+
+
+@pytest.mark.parametrize(("pins", "word"), [("llamafactory==0.8.1\n", "warning ZP833"), ("llamafactory==0.8.1\ntransformers==4.41.2\n", ""), ("llamafactory==0.9.5\n", "")])
+def test_an_argument_that_llama_factory_and_transformers_have(check_files, pins, word):
+    """overwrite_output_dir is transformers' own before 5.0, and LLaMA-Factory's since 0.9.4."""
+    file = "model_name_or_path: x\nstage: sft\nfinetuning_type: full\ndataset: d\ntemplate: llama3\noutput_dir: o\nbf16: true\noverwrite_output_dir: true\ndeepspeed: ds.json\n"
+    ran = check_files({"a.yaml": file, "ds.json": GOOD, "requirements.txt": pins}, *CONCISE)
+    assert (ran.code, "ZP833" in ran.out, word in ran.out) == (0, bool(word), True)

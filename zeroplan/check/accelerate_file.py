@@ -19,7 +19,7 @@ from zeroplan.check.launch import FILE, KIND, PRECISION, SECTION, AccelerateConf
 from zeroplan.check.launch_files import read_beside
 from zeroplan.check.named_config import EXPECTED, CheckedFiles, Made, reached, twice
 from zeroplan.check.rules.hosts import ranks_of_machines
-from zeroplan.check.rules.launch import LAUNCH_CHECKS, automatic_steps, built_whole
+from zeroplan.check.rules.launch import LAUNCH_CHECKS, automatic_steps, built_whole, fp8_left_out
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
 
 Overrides = Iterable[tuple[str, Any]]
@@ -48,6 +48,7 @@ def check_launch(launch: AccelerateConfig, setting: Setting, beside: Beside, mad
     named_hosts = launch.fields.get("deepspeed_hostfile")
     hosts = read_beside(named_hosts, beside) if isinstance(named_hosts, str) else None
     hits += [placed(document, hit) for hit in built_whole(launch, stage, setting.accelerate)]
+    hits += [placed(document, hit) for hit in fp8_left_out(launch, setting.accelerate, setting.precision)]
     hits += [placed(document, hit) for hit in automatic_steps(launch, setting.accumulates)]
     hits += [placed(document, hit) for hit in ranks_of_machines(launch, hosts)]
     if is_own_launch(document.name):  # in a package, where nobody changes it

@@ -129,6 +129,13 @@ def minds_init_flag(release: str | None) -> bool:
     return release is not None and number(release) < number("1.0.0")
 
 
+def takes_fp8(release: str | None, *, by_script: bool) -> bool:
+    """Whether Accelerate trains in fp8 under DeepSpeed (state.py:mixed_precision): since 1.11, and since 1.4 where the
+    script's own Accelerator asks for it; None: the newest.
+    """
+    return release is None or number(release) >= number("1.4.0" if by_script else "1.11.0")
+
+
 def leaves_auto(release: str) -> bool:
     """Whether "auto" of the batch is left for from_pretrained where zero3_init_flag is off."""
     return number(release) == number("1.0.0")

@@ -17,17 +17,13 @@ from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import JSON, Kind, is_data, kind_of, read_document
 from zeroplan.check.launch import AccelerateConfig, is_launch
 from zeroplan.check.launch_options import options_of
-from zeroplan.check.python_calls import OF_TRL
 from zeroplan.check.python_names import imported_files
 from zeroplan.check.python_nodes import parsed
+from zeroplan.check.script_arguments import reads_a_file
 from zeroplan.check.shell_variables import Word
 from zeroplan.errors import SpecError
 
 PYTHON, MODULE = ".py", re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-TAKES = re.compile(
-    rf"TrainingArguments|TrlParser|HfArgumentParser|llamafactory|llmtuner|axolotl|\bswift\b|{OF_TRL.pattern}"
-)
-"""What a script has that may read a file of the Trainer's arguments, by itself or as one of these tools."""
 MOST_IMPORTED = 40
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""
@@ -97,7 +93,7 @@ def imported(name: str, files: Sequence[str], beside: Beside) -> Iterator[tuple[
 
 def takes_arguments(script: tuple[str, str], beside: Beside) -> bool:
     """Whether a script, or a file of the project that it imports, has the Trainer's arguments."""
-    return any(TAKES.search(text) is not None for _name, text in with_imported(script, beside))
+    return any(reads_a_file(text) for _name, text in with_imported(script, beside))
 
 
 def is_config_file(document: Document | None) -> bool:

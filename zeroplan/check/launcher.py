@@ -60,6 +60,7 @@ from zeroplan.check.ranks import (
     ranks,
     tasks_of,
 )
+from zeroplan.check.script_arguments import trains_by_trainer
 from zeroplan.check.script_parser import accumulated, unrecognized
 from zeroplan.check.setting import ACCELERATE, ANY, LIGHTNING
 from zeroplan.check.shell import commands, cut_off, inner_commands
@@ -67,8 +68,6 @@ from zeroplan.check.shell_script import Command
 from zeroplan.check.shell_variables import Word
 from zeroplan.check.written_files import WrittenFiles
 
-OF_TRAINER = re.compile(rf"TrainingArguments|TrlParser|{OF_TRL.pattern}|\b(?!PPO)\w*Trainer\(")
-"""What a script has that takes the Trainer's arguments."""
 OF_TRL_ALONE = ("--num_generations", "--max_completion_length", "--max_prompt_length", "--reward_funcs", "--use_vllm")
 """Options that TRL's arguments have beside the Trainer's."""
 SWIFTS = re.compile(r"(?:^|[/.])swift[/.]cli[/.](?:sft|pt|rlhf)(?:\.py)?$")
@@ -159,7 +158,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         document, stated, tool, code, beside_a_file=training is not None or file is not None,
         is_open=any(word.text is None and not word.partly.startswith("-") for word in line.script_words),
     )  # fmt: skip
-    if "Accelerator(" in code and OF_TRAINER.search(code) is None:  # the arguments are the script's own
+    if "Accelerator(" in code and not trains_by_trainer(code):  # the arguments are the script's own
         arguments, unknown = None, ()
     if file is not None:
         arguments = replace(file, command_line=arguments)

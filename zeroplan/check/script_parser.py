@@ -73,6 +73,7 @@ def _takes(call: ast.Call, parsers: set[str]) -> bool:
 
 ACCELERATOR = re.compile(r"\bAccelerator\((?:[^()]|\([^()]*\))*?\bgradient_accumulation_steps\s*=\s*([\w.]+)")
 CLIPS = re.compile(r"\baccelerator\.clip_grad_norm_\((?:[^(),]|\([^()]*\))*,\s*(?:max_norm\s*=\s*)?([\w.]+)\s*[,)]")
+PRECISION = re.compile(r"\bAccelerator\((?:[^()]|\([^()]*\))*?\bmixed_precision\s*=\s*[\"'](no|fp16|bf16|fp8)[\"']")
 COMMENT = re.compile(r"#[^\n]*")
 DEFAULT = r"add_argument\(\s*[\"']--{}[\"'][^)]*?\bdefault\s*=\s*(\d+)"
 
@@ -81,6 +82,12 @@ def clipped(code: str) -> str:
     """The norm to which a script asks its Accelerator to clip, as the call has it; "" where it asks for none."""
     match = CLIPS.search(COMMENT.sub("", code))
     return "" if match is None else match[1]
+
+
+def asked_precision(code: str) -> str | None:
+    """The mixed precision that a script's own Accelerator asks for in words; None where none is there."""
+    match = PRECISION.search(COMMENT.sub("", code))
+    return None if match is None else match[1]
 
 
 def accumulated(code: str, options: Mapping[str, str | None]) -> int | None:

@@ -19,6 +19,7 @@ from zeroplan.check.launch import (
     AccelerateConfig,
     leaves_auto,
     minds_init_flag,
+    takes_fp8,
 )
 from zeroplan.check.rule import Example, Rule, launching
 from zeroplan.check.setting import ACCELERATE
@@ -42,7 +43,8 @@ KINDS = (
 )  # fmt: skip
 """Values of utils/dataclasses.py:DistributedType."""
 LOCAL = "LOCAL_MACHINE"
-PRECISIONS = ("no", "fp16", "bf16", "fp8")
+FP8 = "fp8"
+PRECISIONS = ("no", "fp16", "bf16", FP8)
 DIGITS = 5
 """Of the largest port."""
 NEAR = 0.8
@@ -83,6 +85,13 @@ RULES: tuple[Rule, ...] = (
         "accelerate 0.34, 1.0.0: utils/dataclasses.py:set_deepspeed_weakref, read; 1.15, run: from_pretrained divides",
         launching(Z3 + ", zero3_init_flag: false", accelerate="0.34.2"),
         launching(Z3 + ", zero3_init_flag: false", accelerate="1.0.1"), LINK,
+    ),
+    Rule(
+        "ZP857", WARNING, "fp8 that an older Accelerate does not bring to DeepSpeed",
+        "accelerate 0.30 to 1.10: state.py:mixed_precision, read; 1.15 with its backend stubbed, run: fp8_enabled",
+        launching(Z2, "mixed_precision: fp8, ", accelerate="1.3.0"),
+        launching(Z2, "mixed_precision: fp8, ", accelerate="1.11.0"),
+        "https://github.com/huggingface/accelerate/issues/3360",
     ),
     Rule(
         "ZP811", ERROR, "A file that accelerate launch does not read",
@@ -241,6 +250,19 @@ def built_whole(launch: AccelerateConfig, stage: Any, release: str | None) -> It
     elif leaves_auto(release):
         yield Hit("ZP806", path, f'accelerate {release} leaves an "auto" of the batch where from_pretrained reads the '
                   "config, and DeepSpeed stops at it", "accelerate>=1.0.1, or zero3_init_flag: true")  # fmt: skip
+
+
+def fp8_left_out(launch: AccelerateConfig, release: str | None, asked_for: str | None) -> Iterator[Hit]:
+    """`asked_for`: the precision that the script's own Accelerator is given."""
+    by_script = asked_for == FP8
+    is_asked = launch.is_deepspeed and (by_script or launch.precision == FP8)
+    if not is_asked or takes_fp8(release, by_script=by_script):
+        return
+    path = (PRECISION,) if launch.document.config.get(PRECISION) == FP8 else (SECTION,)
+    instead = "" if takes_fp8(release, by_script=True) else ", and an FP8RecipeKwargs stops it"
+    write = "accelerate>=1.11" if instead else "Accelerator(mixed_precision=\"fp8\") in the script, or accelerate>=1.11"
+    yield Hit("ZP857", path, f"fp8 under DeepSpeed: accelerate {release} trains in the config's own precision{instead}",
+              write)  # fmt: skip
 
 
 def without_effect(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:

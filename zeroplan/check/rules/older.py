@@ -37,7 +37,7 @@ POPPED, FROZEN = (1, 10), (0, 19)
 built unless beta says so (trainer/grpo_trainer.py, models/utils.py).
 """
 STEPS = ("scheduler.params.total_num_steps", "scheduler.params.warmup_num_steps")
-STOPS_BEFORE = "0.17.6"
+STOPS_BEFORE, TAKES_SCHEDULES = "0.17.6", (0, 23)
 USUAL_BETA = 0.04
 
 RULES: tuple[Rule, ...] = (
@@ -68,6 +68,13 @@ RULES: tuple[Rule, ...] = (
         arguing(REFERENCE % OPTIMIZER, GENERATES, "grpo.yaml", version="0.16.4", trl="0.17.0"),
         arguing(REFERENCE % "", GENERATES, "grpo.yaml", version="0.16.4", trl="0.17.0"),
         "https://github.com/huggingface/trl/issues/3359",
+    ),
+    Rule(
+        "ZP858", ERROR, "An optimizer without a scheduler under the Trainer, in an older Accelerate",
+        "accelerate 0.20 to 0.22: accelerator.py:_prepare_deepspeed, read: ValueError, DummyScheduler without",
+        example(REFERENCE % OPTIMIZER, reader=TRAINER, accelerate="0.21.0"),
+        example(REFERENCE % OPTIMIZER, reader=TRAINER, accelerate="0.23.0"),
+        "https://github.com/OpenGVLab/InternVL/issues/288",
     ),
     Rule(
         "ZP832", WARNING, "Generation of an older TRL at stage 3", "trl 0.15.2: models/utils.py:add_hooks, read: "
@@ -179,7 +186,17 @@ def tensor_parallel_unknown(subject: Subject) -> Iterator[Hit]:
                   "get other batches, and DeepSpeed stops", "accelerate>=1.6")  # fmt: skip
 
 
+def schedule_of_none(subject: Subject) -> Iterator[Hit]:
+    """The Trainer hands on its own schedule beside the config's optimizer, in a DummyScheduler."""
+    setting = subject.setting
+    if setting.reader != TRAINER or setting.accelerate is None or number(setting.accelerate) >= TAKES_SCHEDULES:
+        return
+    if isinstance(subject.config.get("optimizer"), dict) and "scheduler" not in subject.config:
+        what = f"an optimizer and no scheduler: accelerate {setting.accelerate} takes no schedule of the Trainer's then"
+        yield Hit("ZP858", ("optimizer",), f"{what}, and stops", "delete it: the Trainer builds its own")
+
+
 CHECKS = (
-    built_by_zero_init, adapters_not_reentrant, generates_at_stage_3, super_offload, tensor_parallel_unknown,
-    optimizer_of_a_reference,
+    schedule_of_none, built_by_zero_init, adapters_not_reentrant, generates_at_stage_3, super_offload,
+    tensor_parallel_unknown, optimizer_of_a_reference,
 )  # fmt: skip

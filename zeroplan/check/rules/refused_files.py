@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator
 
 from zeroplan.catalog.trainers.tools import AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL
@@ -11,6 +10,7 @@ from zeroplan.check.arguments import SWITCHES, Arguments
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.finding import number as figure
 from zeroplan.check.rule import Example, Rule
+from zeroplan.check.script_arguments import has_parser
 from zeroplan.releases import number
 
 FSDP = "fsdp"
@@ -40,7 +40,6 @@ MODE_SINCE = "3.12.0"
 VALUED = ("model", "model_name_or_path", "dataset", "output_dir", "learning_rate", "num_train_epochs",
           "per_device_train_batch_size", "max_steps", "save_steps", "lr_scheduler_type")  # fmt: skip
 """Arguments that stand on a line with a value."""
-PARSER = re.compile(r"HfArgumentParser|TrlParser")
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -64,7 +63,7 @@ def sharded_twice(arguments: Arguments) -> Iterator[Hit]:
 
 def without_value(arguments: Arguments) -> Iterator[Hit]:
     """An option of a line that another one follows: argparse stops at it (run: expected one argument)."""
-    if arguments.job is None or not (arguments.tool or PARSER.search(arguments.job.code)):
+    if arguments.job is None or not (arguments.tool or has_parser(arguments.job.code)):
         return
     for name in VALUED:
         member = arguments.document.members.get((name,))

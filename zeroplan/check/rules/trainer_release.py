@@ -26,6 +26,7 @@ from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.interpolated import is_interpolated
 from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.rule import Example, Rule
+from zeroplan.check.script_arguments import stops_at_unknown
 from zeroplan.releases import number
 
 NEWEST_OF = {TRAINER: NEWEST, TRL: NEWEST, LLAMA_FACTORY: "5.6.0"}
@@ -33,8 +34,6 @@ NEWEST_OF = {TRAINER: NEWEST, TRL: NEWEST, LLAMA_FACTORY: "5.6.0"}
 NEWEST_TRL, NEWEST_LLAMA_FACTORY, NEWEST_SWIFT = "1.16.0", "0.9.5", "4.6.0"
 VALUES: dict[str, Mapping[str, Span]] = {"optim": OPTIMIZERS, "lr_scheduler_type": SCHEDULES}
 PYTHON = ".py"
-PARSES = re.compile(r"\bTrlParser\(|\bHfArgumentParser\([^)]*(?:TrainingArguments|transformers\.|\b\w+Config\b)")
-"""Transformers' parser of command lines, of its own arguments or of a class that is made of them."""
 PAIR, QUOTES = re.compile(r"^(\w+): (\S+)$"), "\"'"
 NEAR = 0.8
 """How near a name is to the argument that may have been meant."""
@@ -94,15 +93,17 @@ def arguments_of_the_release(arguments: Arguments, releases: Stated) -> Iterator
         return
     release = stated or NEWEST_OF[tool]
     code = "" if arguments.job is None else arguments.job.code
-    is_strict = _is_strict(code) if code else tool == TRL
+    is_strict = stops_at_unknown(code) if code else tool == TRL
     is_sure = stated is not None and (is_strict or arguments.document.name.endswith(PYTHON))
     own = llama_factory() if tool == LLAMA_FACTORY else {}
-    of_trainer = {name: span for name, span in ARGUMENTS.items() if name not in own}
+    of_release = releases.llama_factory or NEWEST_LLAMA_FACTORY
+    of_trainer = {name: span for name, span in ARGUMENTS.items() if name not in own or not own[name].is_in(of_release)}
     of_trainer = {name: span for name, span in of_trainer.items() if name not in code}  # it may have its own
     yield from _unknown(arguments, of_trainer, ("transformers", release), ERROR if is_sure else WARNING)
     if tool == LLAMA_FACTORY and arguments.job is None:
-        package = ("LLaMA-Factory", releases.llama_factory or NEWEST_LLAMA_FACTORY)
-        yield from _unknown(arguments, own, package, WARNING if releases.llama_factory is None else ERROR)
+        of_its = {name: span for name, span in own.items() if name not in ARGUMENTS}  # which transformers may have
+        severity = WARNING if releases.llama_factory is None else ERROR
+        yield from _unknown(arguments, of_its, ("LLaMA-Factory", of_release), severity)
         yield from _of_no_release(arguments, own, "ZP833")
     if tool == TRL:
         of_trl = {name: span for name, span in trl().items() if name not in trainer() and name not in code}
@@ -153,11 +154,6 @@ def _unknown(
             write = _line(arguments.document.config[name], known[name].write)
             write = write if arguments.job is None else PAIR.sub(_as_option, write)
             yield Hit("ZP833", (name,), f"{name} {absence(known[name], *package)}", write, severity)
-
-
-def _is_strict(code: str) -> bool:
-    """Whether a script's parser is transformers' own, and takes all arguments: it stops at one that is not known."""
-    return PARSES.search(code) is not None and "return_remaining_strings" not in code
 
 
 def _line(value: object, template: str) -> str:
