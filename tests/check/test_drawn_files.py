@@ -225,3 +225,15 @@ def test_an_argument_that_llama_factory_and_transformers_have(check_files, pins,
     file = "model_name_or_path: x\nstage: sft\nfinetuning_type: full\ndataset: d\ntemplate: llama3\noutput_dir: o\nbf16: true\noverwrite_output_dir: true\ndeepspeed: ds.json\n"
     ran = check_files({"a.yaml": file, "ds.json": GOOD, "requirements.txt": pins}, *CONCISE)
     assert (ran.code, "ZP833" in ran.out, word in ran.out) == (0, bool(word), True)
+
+
+def test_a_block_beside_keys_that_trainers_have_too(check_files):
+    """Genie-Envisioner's runner hands its block to DeepSpeedPlugin(hf_ds_config=...), with a batch of its own."""
+    usual = "output_dir: o\nreport_to: none\ngradient_checkpointing: true\nmax_grad_norm: 1.0\ngradient_accumulation_steps: 1\n"
+    own = "lr: 3e-5\nbatch_size: 8\ntrain_steps: 10\nlr_warmup_steps: 1\nlr_power: 1.0\nmodel_name: x\nlogs: y\nflow: z\n"
+    block = "deepspeed:\n  bf16: {enabled: true}\n  zero_optimization: {stage: 2}\n"
+    ran = check_files({"a.yaml": usual + own + block})
+    assert "a.yaml: a ds_config under deepspeed:" in ran.out
+    assert " error " not in ran.out
+    of_trainer = check_files({"a.yaml": usual + block}, *CONCISE)
+    assert "error ZP620: true for enabled, bf16 says false" in of_trainer.out

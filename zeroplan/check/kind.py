@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from zeroplan.catalog.trainers.argument_history import trainer
 from zeroplan.catalog.trainers.tools import TRAINER, tool_of
 from zeroplan.check.arguments import OWN, YAML, has_own
 from zeroplan.check.document import Document, ValueNode
@@ -26,6 +27,7 @@ OWN_KEYS = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
 SECTIONS = ("fp16", "bf16", "optimizer", "scheduler", "aio", "activation_checkpointing")
 MAPPING = re.compile(r"(?:\ufeff?\s*(?:#[^\n]*|---)?\n)*[A-Za-z_][\w-]*:(?:\s|$)")
 """How YAML begins: with a key, behind comments."""
+TRAINERS = frozenset({"per_device_train_batch_size", "num_train_epochs"})
 TYPED = ("optimizer", "scheduler")
 """Sections that other tools have too, with other keys."""
 NEOX = frozenset({
@@ -147,9 +149,16 @@ def kind_of(document: Document) -> Kind:
         return Kind.CONFIG
     if isinstance(stated, dict) and not is_config(stated) and not all_are_keys(stated):
         return Kind.OTHER
-    if DEEPSPEED in names and (has_own(config) or not isinstance(stated, dict)):
+    if DEEPSPEED in names and (not isinstance(stated, dict) or _are_trainers(config)):
         return Kind.ARGUMENTS
     return Kind.BLOCK if isinstance(stated, dict) else Kind.OTHER
+
+
+def _are_trainers(config: Mapping[str, Any]) -> bool:
+    """Whether keys beside a block are the Trainer's: two that hardly any other file has, or most of them."""
+    if not has_own(config):
+        return False
+    return bool(TRAINERS & config.keys()) or 2 * len(trainer() & config.keys()) >= len(config)
 
 
 def is_config(config: Mapping[str, Any]) -> bool:
