@@ -237,3 +237,21 @@ def test_a_block_beside_keys_that_trainers_have_too(check_files):
     assert " error " not in ran.out
     of_trainer = check_files({"a.yaml": usual + block}, *CONCISE)
     assert "error ZP620: true for enabled, bf16 says false" in of_trainer.out
+
+
+@pytest.mark.parametrize("words", ["+model=x training.deepspeed=ds.json", "model=x train.ds_config=./ds.json", "++deepspeed=ds.json"])
+def test_a_config_that_an_override_of_hydra_names(check_files, words):
+    files = {"run.sh": f"deepspeed --num_gpus 4 --no_local_rank --module src.train {words}\n", "ds.json": '{"zero_optimization": {"stage": 5}}'}
+    assert "error ZP401: 5 here" in check_files(files, *CONCISE).out
+
+
+@pytest.mark.parametrize("value", ["'ds.json'", "'ds.json' if args.deepspeed else None"])
+def test_a_config_that_an_argument_names(check_files, value):
+    code = f"import deepspeed\ntrain(model, deepspeed_config={value})\n"
+    assert "error ZP401: 5 here" in check_files({"t.py": code, "ds.json": '{"zero_optimization": {"stage": 5}}'}, *CONCISE).out
+
+
+def test_a_program_that_is_not_there(check_files):
+    files = {"run.sh": "torchrun train.py --deepspeed ds.json\n", "ds.json": GOOD}
+    assert "run.sh:1: train.py, which it starts, is not there" in check_files(files).out
+    assert "is not there" not in check_files({**files, "train.py": ""}).out

@@ -65,6 +65,14 @@ def config_of(arguments: list[tuple[str, Word]]) -> tuple[Word | None, str]:
     return None, DEEPSPEED
 
 
+def override_of(words: Sequence[Word]) -> tuple[Word | None, str]:
+    """The ds_config of a value that takes the place of another in Hydra's files: training.deepspeed=x.json."""
+    for name, word in assignments(words):
+        if OWN_NAME.fullmatch(name.lstrip("-+").rpartition(".")[2]) is not None and is_data(word.text or ""):
+            return word, ANY
+    return None, DEEPSPEED
+
+
 def strategy_option(stated: Iterable[tuple[str, Word]]) -> Word | None:
     """The name of one of Lightning's strategies, of an option or of LightningCLI's or Hydra's argument."""
     named = (word for name, word in stated if name.lstrip("-").rpartition(".")[2] == "strategy")

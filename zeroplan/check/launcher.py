@@ -38,6 +38,7 @@ from zeroplan.check.launch_options import (
     config_of,
     is_by_deepspeed,
     options_of,
+    override_of,
     strategy_option,
     trainer_arguments,
     value_of,
@@ -146,7 +147,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
     by_name = training is not None and (launcher == "llamafactory-cli" or training is first)
     stated = assignments(line.script_words) if by_name else list(options_of(line.script_words))
     environment = _environment(command, line, stated)
-    config, reader = _config(command.words[line.at], stated, environment)
+    config, reader = _config(command.words[line.at], stated, line.script_words, environment)
     word = training or first or next((word for name, word in stated if OF_A_FILE.fullmatch(name)), None)
     named = first_document if word is not None and word is first else named_document(word, beside)
     python = code_of(script, beside)
@@ -212,9 +213,13 @@ def _trainers(file: Arguments | None, python: tuple[str, str] | None, beside: Be
     return file if takes_arguments(python, beside) else None
 
 
-def _config(launcher: Word, stated: list[tuple[str, Word]], environment: Environment) -> tuple[Word | None, str]:
+def _config(
+    launcher: Word, stated: list[tuple[str, Word]], words: Sequence[Word], environment: Environment
+) -> tuple[Word | None, str]:  # fmt: skip
     """The ds_config that a line names, or a variable for Lightning, and who reads it."""
     config, reader = config_of(stated)
+    if config is None:
+        config, reader = override_of(words)
     by_lightning = environment.get(OF_LIGHTNING)
     if config is None and by_lightning and is_by_deepspeed(stated):
         return launcher._replace(text=by_lightning), LIGHTNING

@@ -76,7 +76,7 @@ def _defaults(nodes: list[ast.AST]) -> dict[str, Default]:
     defaults: dict[str, Default] = {}
     for node in nodes:
         if isinstance(node, ast.Call):
-            stated = _of_option(node)
+            stated = _of_option(node) + _of_keywords(node)
         else:
             stated = _of_class(node) + _of_attribute(node) + _of_dict(node)
         defaults |= {name: default for name, default in stated if default.text.lower().endswith(JSON)}
@@ -88,6 +88,12 @@ def _of_option(call: ast.Call) -> list[tuple[str, Default]]:
         return []
     option, default = _text(call.args[0]), _text(_argument(call, "default"))
     return [(option.lstrip("-").replace("-", "_"), Default(default, call.lineno))]
+
+
+def _of_keywords(call: ast.Call) -> list[tuple[str, Default]]:
+    """Of build(deepspeed_config="ds.json"), also where a condition leaves it out."""
+    stated = ((one.arg, one.value.body if isinstance(one.value, ast.IfExp) else one.value) for one in call.keywords)
+    return [(name, Default(_text(value), value.lineno)) for name, value in stated if name is not None]
 
 
 def _of_class(node: ast.AST) -> list[tuple[str, Default]]:

@@ -24,7 +24,7 @@ from zeroplan.check.interpolated import known_of
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import OtherKindError, read_document
 from zeroplan.check.launch import DEEPSPEED, FILE, KIND, PRECISION, AccelerateConfig, is_launch
-from zeroplan.check.launch_files import read_beside, with_imported
+from zeroplan.check.launch_files import PYTHON, read_beside, with_imported
 from zeroplan.check.launched import Launch, within
 from zeroplan.check.launcher import commands_of, launches
 from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, check_names, reached
@@ -252,6 +252,8 @@ def _of_launch(launch: Launch, file: str, script: str) -> list[str]:
     notes = [f"{file}, given to {launch.launcher}{_on(launch)}"]
     if launch.arguments is not None and (other := launch.arguments.document.name) != script:
         notes.append(f"{other} has the script's arguments")
+    if launch.script.endswith(PYTHON) and launch.python is None:
+        notes.append(f"{launch.script}, which it starts, is not there: what it does is not looked at")
     if launch.leaves_out:
         notes.append(f"{launch.leaves_out}: accelerate launch uses no DeepSpeed")
     return notes + [f"--{each}, whose value no line sets: not compared" for each in launch.unknown]

@@ -21,10 +21,11 @@ OF_A_TEXT = re.compile("-[a-z]*c")
 OF_TEXTS = ("ssh", "tmux", "screen", "pdsh", "eval")
 """Commands that run a text which is one of their words."""
 CUT = re.compile(
-    r"[ \t]*(?:\\(?:[ \t]+\r?\n|\r?\n(?=[ \t]*(?:#|\r?\n)))(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*(--?[A-Za-z]\S*|\S+\.py)"
+    r"(?:[ \t]+\$\{?\w+\}?)*[ \t]*"
+    r"(?:\\(?:[ \t]+\r?\n|\r?\n(?=[ \t]*(?:#|\r?\n)))(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*(--?[A-Za-z]\S*|\S+\.py)"
     r"|(?:#[^\n]*)?\r?\n[ \t]*(--[A-Za-z]\S*))"
 )
-"""How what was meant for a command goes on behind its end."""
+"""How what was meant for a command goes on behind its end, and behind variables that are empty."""
 
 
 def commands(

@@ -89,7 +89,7 @@ RULES: tuple[Rule, ...] = (
         "https://www.deepspeed.ai/getting-started/#launching-deepspeed-training",
     ),
     Rule(
-        "ZP828", WARNING, "A command that ends before its options do", "run in bash 5: they are a command of their own",
+        "ZP828", ERROR, "A command that ends before its options do", "run in bash 5: they are a command of their own",
         Example("deepspeed train.py --deepspeed ds.json \\\n  # --bf16 \\\n  --lr 1e-5\n", file="run.sh"),
         Example("deepspeed train.py --deepspeed ds.json \\\n  --lr 1e-5\n", file="run.sh"),
         "https://www.gnu.org/software/bash/manual/html_node/Escape-Character.html",
@@ -144,10 +144,9 @@ def whole_hosts(launch: Launch) -> Iterator[Hit]:
 
 def cut_off(launch: Launch) -> Iterator[Hit]:
     if launch.cut:
-        loses = "" if launch.named and launch.script else ERROR
         what = f"the command ends before {named(launch.cut)}: a backslash goes on where nothing at all follows it"
         write = "no blank behind a backslash, and no comment or empty line within a command"
-        yield Hit("ZP828", (), what, write, loses, offset=launch.start)
+        yield Hit("ZP828", (), what, write, offset=launch.start)
 
 
 def behind_local_rank(launch: Launch) -> Iterator[Hit]:
