@@ -255,3 +255,68 @@ def test_a_program_that_is_not_there(check_files):
     files = {"run.sh": "torchrun train.py --deepspeed ds.json\n", "ds.json": GOOD}
     assert "run.sh:1: train.py, which it starts, is not there" in check_files(files).out
     assert "is not there" not in check_files({**files, "train.py": ""}).out
+
+
+EVALUATES = "from transformers import Trainer, TrainingArguments\na = TrainingArguments('o', bf16=True, eval_strategy='{}', deepspeed='ds.json')\nTrainer(m, a{})\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "stops"),
+    [
+        (EVALUATES.format("epoch", ""), True), (EVALUATES.format("steps", ", train_dataset=d"), True), (EVALUATES.format("epoch", ", eval_dataset=d"), False),
+        (EVALUATES.format("epoch", ", c, d, e"), False), (EVALUATES.format("epoch", ", **more"), False), (EVALUATES.format("no", ""), False),
+        (EVALUATES.format("epoch", "") + "Trainer(m, a)\n", False),
+    ],
+)  # fmt: skip
+def test_an_evaluation_without_data(check_files, code, stops):
+    """Run with transformers 5.24: ValueError, you have set `args.eval_strategy` to epoch but you didn't pass an `eval_dataset`."""
+    ran = check_files({"t.py": code, "ds.json": GOOD}, *CONCISE)
+    assert (ran.code, "error ZP859" in ran.out) == (int(stops), stops)
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [
+        ("from transformers import TrainingArguments\nTrainingArguments('o', bf16=True, distributed_state=s, deepspeed='ds.json')\n", "error ZP833"),
+        ("from own import TrainingArguments\nTrainingArguments('o', bf16=True, distributed_state=s, deepspeed='ds.json')\n", ""),
+        ("from transformers import TrainingArguments\nTrainingArguments('o', bf16=True, learning_rat=1e-5, deepspeed='ds.json')\n", "write: learning_rate=..."),
+        ("from accelerate import Accelerator, DeepSpeedPlugin\nAccelerator(fp16=True, deepspeed_plugin=DeepSpeedPlugin(hf_ds_config='ds.json'))\n", "warning ZP833: fp16 of Accelerator"),
+        ("from accelerate import Accelerator, DeepSpeedPlugin\nAccelerator(even_batches=True, deepspeed_plugin=DeepSpeedPlugin(hf_ds_config='ds.json'))\n", "gone since accelerate 1.0"),
+    ],
+)  # fmt: skip
+def test_arguments_of_calls_that_no_release_takes(check_files, code, word):
+    """TypeError, unexpected keyword argument: run with transformers 5.24 and accelerate 1.15."""
+    ran = check_files({"t.py": code, "ds.json": GOOD}, *CONCISE)
+    assert word in ran.out, ran.out
+    assert ("ZP833" in ran.out) == bool(word)
+
+
+@pytest.mark.parametrize(
+    ("code", "stops"),
+    [
+        ("from lightning.pytorch.strategies import DeepSpeedStrategy\ns = DeepSpeedStrategy(config='ds.json')\n", True),
+        ("from lightning.fabric.strategies import DeepSpeedStrategy\ns = DeepSpeedStrategy(config='ds.json')\n", False),
+        ("# s = DeepSpeedStrategy(config=ds_config)\nds_config = {'train_micro_batch_size_per_gpu': 1, 'gradient_accumulation_steps': 2}\n", False),
+    ],
+)  # fmt: skip
+def test_whose_strategy_it_is(check_files, code, stops):
+    """lightning 2.6.6: pytorch/strategies/deepspeed.py stops at gradient_accumulation_steps, fabric/strategies/deepspeed.py does not."""
+    config = '{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2, "bf16": {"enabled": true}}'
+    assert ("error ZP619" in check_files({"t.py": code, "ds.json": config}, *CONCISE).out) == stops
+
+
+@pytest.mark.parametrize(("cell", "code"), [("!pip install deepspeed==0.17.5", 0), ("!pip install -q deepspeed", 1), ("# deepspeed==0.17.5", 1)])
+def test_what_a_notebook_installs(check_files, cell, code):
+    """mics_shard_size is refused since 0.19.7 (runtime/zero/config.py), with ZP504 before."""
+    config = "ds_config = {'train_batch_size': 8, 'zero_optimization': {'stage': 3, 'mics_shard_size': 2}}\n"
+    cells = [{"cell_type": "code", "source": [cell, "\n"]}, {"cell_type": "code", "source": [config]}]
+    ran = check_files({"a.ipynb": json.dumps({"cells": cells}, indent=1)}, *CONCISE)
+    assert ran.code == code, ran.out
+
+
+def test_the_trainer_s_own_rules_beside_an_older_deepspeed(check_files):
+    """transformers 4.30.2 compares lr with learning_rate whatever DeepSpeed is there: ValueError, run with 5.24."""
+    code = "from transformers import TrainingArguments\nTrainingArguments('o', bf16=True, per_device_train_batch_size=1, deepspeed='ds.json')\n"
+    config = GOOD[:-1] + ', "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}}'
+    ran = check_files({"t.py": code, "ds.json": config, "requirements.txt": "deepspeed==0.9.3\n"}, *CONCISE)
+    assert (ran.code, "error ZP620" in ran.out) == (1, True)

@@ -33,7 +33,7 @@ TAG = "__float__"
 SHORTEST = 3
 """Parts of a path with one folder: /tmp/ds.json."""
 OF_DEEPSPEED = re.compile(r"(?:^|[^a-z])(?:ds|deepspeed|zero[0-3]?)(?:[^a-z]|$)")
-"""How a ds_config is called, whose name alone is looked for here under a folder more: /home/me/ds_z3.json."""
+"""How a ds_config is called, whose name alone is looked for here: /home/me/configs/ds_z3.json."""
 LONGEST_END = 6
 """Parts of a path of another machine that are looked for here."""
 GZIP, RECORDING = b"\x1f\x8b", b'{"zeroplan_trace"'
@@ -60,8 +60,8 @@ def beside(path: str, named: str) -> tuple[str, ...]:
     if name.is_absolute():
         first = max(2, len(name.parts) - LONGEST_END)
         ends = [Path(*name.parts[at:]) for at in range(first, len(name.parts) - 1)]
-        longest = SHORTEST + (OF_DEEPSPEED.search(name.name) is not None)
-        alone = (str(folder / name.name),) if len(name.parts) <= longest else ()
+        is_alone = len(name.parts) <= SHORTEST or OF_DEEPSPEED.search(name.name) is not None
+        alone = (str(folder / name.name),) if is_alone else ()
         return str(name), *_in_project(folder, ends, 0), *alone
     names = [name] if len(name.parts) > 1 else []
     return str(folder / name), str(name), *_in_project(folder, names, 1)

@@ -39,6 +39,7 @@ from zeroplan.check.python_reader import (
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY, as_argument
 from zeroplan.check.python_words import WORDS
 from zeroplan.check.rules.calls import Refused
+from zeroplan.check.rules.trainer_release import unknown_to_trainer
 from zeroplan.check.setting import ANY, DEEPSPEED, LIGHTNING, TRAINER, Setting
 from zeroplan.errors import SpecError
 
@@ -49,7 +50,10 @@ NOT_OF_PYTHON = (TWICE, "ZP203")
 ARGUMENT = re.compile(r"^(\w+): ([^\s,]+)$")
 """An argument and its value, as YAML has them."""
 NUMBER = re.compile(r"[-+.\deE]+")
-OF_TRAINER = re.compile(r"Trainer\(")
+OF_TRAINER = re.compile(r"Trainer\(|Accelerator\(")
+BY_LIGHTNING = re.compile(rf"^[^#\n]*\b{STRATEGY}\b", re.MULTILINE)
+BY_FABRIC = re.compile(rf"^[ \t]*from lightning[._]fabric\S* import [^#\n]*\b{STRATEGY}\b", re.MULTILINE)
+OF_PYTORCH_LIGHTNING = "ZP619"
 OPTIMIZER = "optimizer."
 WHOLE_SINCE = "0.15.0"
 SPOKEN = (*SPOKEN_WORDS, "deepspeed")
@@ -71,7 +75,8 @@ def check_python(
     if not (written.literals or written.named or written.refused or written.texts):
         return _elsewhere(name, text, written, setting, beside, made)
     checked.findings += refused_by(name, text, written.refused)
-    by_lightning = replace(setting, reader=LIGHTNING, reader_is_known=True) if STRATEGY in text else setting
+    is_lightnings = BY_LIGHTNING.search(text) is not None
+    by_lightning = replace(setting, reader=LIGHTNING, reader_is_known=True) if is_lightnings else setting
     for literal in written.literals:
         document = literal.document
         read = _read_by(literal.use, document, setting, by_lightning)
@@ -99,6 +104,8 @@ def check_python(
     if not (written.literals or written.refused or written.texts or any(files)):
         line, path, _use = written.named[0]
         raise SpecError(f"{name}:{line}", f"{said(path)}, which is not there", "a ds_config.json")
+    if BY_FABRIC.search(text) is not None:  # whose strategy does not mind it (lightning 2.6.6, fabric/strategies)
+        checked.findings = [one for one in checked.findings if one.rule != OF_PYTORCH_LIGHTNING]
     checked.notes = [f"{name}:{line}: {note}" for line, note in sorted(notes, key=itemgetter(0))]
     return checked
 
@@ -159,7 +166,10 @@ def calls_refused(name: str, text: str, setting: Setting) -> list[Finding]:
     """Arguments in its calls that the releases which the project asks for do not have. Raises `SpecError`."""
     several = arguments_of_calls(name, text) if ARGUMENTS.search(text) or OF_TRL.search(text) else []
     found = [one for arguments in several for one in check_releases(arguments, setting)]
-    of_trainer = refused_by_release(name, text, setting.transformers) if OF_TRAINER.search(text) else []
+    found += [placed(one.document, hit) for one in several
+              for hit in islice(unknown_to_trainer(one, setting.transformers), MOST)]  # fmt: skip
+    is_there = OF_TRAINER.search(text) is not None
+    of_trainer = refused_by_release(name, text, setting.transformers, setting.accelerate) if is_there else []
     of_arguments = [replace(one, write=ARGUMENT.sub(_as_keyword, one.write)) for one in found]
     return of_arguments + refused_by(name, text, of_trainer)
 

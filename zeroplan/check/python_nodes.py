@@ -27,3 +27,10 @@ def modules_of(tree: ast.Module) -> dict[str, str]:
                 for node in nodes if isinstance(node, ast.Import) for one in node.names}  # fmt: skip
     own = {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     return {name: module for name, module in modules.items() if name not in own}
+
+
+def first_name(node: ast.expr) -> str:
+    """The name that an expression begins with: pl, of pl.strategies.DeepSpeedStrategy."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return str(getattr(node, "id", ""))

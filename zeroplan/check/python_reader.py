@@ -28,7 +28,8 @@ from zeroplan.check.python_names import (
 from zeroplan.check.python_nodes import last_name, modules_of
 from zeroplan.check.python_paths import put_together
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY
-from zeroplan.check.rules.calls import Refused, refused_by_trainer, refused_calls
+from zeroplan.check.rules.calls import Refused, refused_calls
+from zeroplan.check.rules.trainer_calls import refused_calls_of_releases
 from zeroplan.check.setting import ANY, LIGHTNING, TRAINER
 from zeroplan.deepspeed.keys import key
 from zeroplan.errors import SpecError
@@ -162,11 +163,13 @@ def arguments_of_calls(name: str, text: str) -> list[Arguments]:
     return [use.stated for use in uses if use.stated is not None]
 
 
-def refused_by_release(name: str, text: str, transformers: str | None) -> list[tuple[int, Refused]]:
-    """What a release of transformers stops at in calls of its Trainer, by offsets. Raises `SpecError`."""
+def refused_by_release(
+    name: str, text: str, transformers: str | None, accelerate: str | None
+) -> list[tuple[int, Refused]]:  # fmt: skip
+    """What releases of transformers and Accelerate stop at in calls, by offsets. Raises `SpecError`."""
     tree = python_tree(name, text)
     reader = _Reader(name, text, Names({}, {}, {}, {}))
-    return [(reader.start(one.node), one) for one in refused_by_trainer(tree, transformers)]
+    return [(reader.start(one.node), one) for one in refused_calls_of_releases(tree, transformers, accelerate)]
 
 
 def literal_of(document: Document, node: ast.expr, call: str) -> Literal:

@@ -25,6 +25,7 @@ FILES = (
     "environment*.yml", "environment*.yaml", "pixi.toml", "setup.py", "setup.cfg", "*Dockerfile*", "*.dockerfile",
 )  # fmt: skip
 """Where versions are required, the exact ones first."""
+NOTEBOOK, INSTALLS = ".ipynb", "pip install"
 LARGEST = 16_000_000
 NUMBER = re.compile(r"\d+(?:\.\d+)+(?![\w.*])")
 INCLUDED = re.compile(r"^\s*(?:-r|--requirement|-c|--constraint)[ =]\s*(\S+)", re.MULTILINE)
@@ -106,6 +107,11 @@ class Requirement(NamedTuple):
         return self.version is None and bool(named) and all(number(one) < number(versions()[0]) for one in named)
 
     @property
+    def of_its_time(self) -> str:
+        """The transformers that was there with the newest DeepSpeed that it names, before and since 0.9."""
+        return "4.30.0" if any(number(one) >= number("0.9.0") for one in NUMBER.findall(self.specifiers)) else "4.29.0"
+
+    @property
     def nearest(self) -> str:
         """The known version that the file is checked as."""
         return self.version or versions()[0 if self.is_older else -1]
@@ -122,11 +128,23 @@ class Requirement(NamedTuple):
 
 def requirement_of(path: str, package: str = "deepspeed") -> Requirement | None:
     """What is required in a config's folder or, where nothing is, in the next above that says it, up to the root of
-    its repository or the folder that one is in.
+    its repository or the folder that one is in. What a notebook installs itself comes first.
     """
     here = os.getcwd()
+    if path.lower().endswith(NOTEBOOK) and (own := _in_notebook(os.path.abspath(path), here, package)) is not None:
+        return own
     folders = project_folders(os.path.dirname(os.path.abspath(path)), here)
     return next(filter(None, (_in_folder(folder, here, package) for folder in folders)), None)
+
+
+@cache
+def _in_notebook(path: str, here: str, package: str) -> Requirement | None:
+    """What its cells give pip."""
+    text = _text(path) or ""
+    lines = ((at, line) for at, line in enumerate(text.splitlines(), 1) if INSTALLS in line and package in line.lower())
+    stated = ((at, _specifiers(_patterns(package), line)) for at, line in lines)
+    place = os.path.relpath(path, here)
+    return next((_requirement(package, specifiers, place, at) for at, specifiers in stated if specifiers), None)
 
 
 @cache

@@ -28,6 +28,7 @@ from zeroplan.cli import check_fix
 from zeroplan.deepspeed.files import write_all
 from zeroplan.deepspeed.versions import last_of_each_minor
 from zeroplan.errors import ContradictionError, QuantityError, ZeroplanError, printable, shown
+from zeroplan.releases import number
 from zeroplan.request.check_setting import CheckInputs, read_inputs, setting_of
 from zeroplan.request.options import Options
 from zeroplan.sources import DEEPSPEED
@@ -42,8 +43,12 @@ if TYPE_CHECKING:
 
 LARGE = 50_000
 """Letters of a file, and of those that it names, that are not looked at again with older releases."""
-UNREAD, OF_OTHERS = ("ZP101", "ZP102"), "ZP8"
-"""Rules on text that no reader takes, whatever its release, and the first that DeepSpeed's does not bear on."""
+UNREAD, OF_TRAINER, OF_OTHERS = ("ZP101", "ZP102"), ("ZP205", "ZP620"), "ZP8"
+"""Rules on text that no reader takes, whatever its release, those of the Trainer, and the first that DeepSpeed's does
+not bear on.
+"""
+COMPARES_SINCE = "4.30.0"
+"""The first transformers that is known, whose Trainer compares its arguments with the config."""
 FORMATS = ("full", "concise", "json", "github", "sarif", "markdown", "junit")
 PACKAGES = {"transformers": "transformers", "accelerate": "accelerate", "swift": "ms-swift", "trl": "trl",
             "llama_factory": "llamafactory"}  # fmt: skip
@@ -134,7 +139,9 @@ def _looked_at(
     before = len(jobs)
     checked = _checked(path, name, text, inputs, jobs)
     if required is not None and required.is_older:
-        checked = replace(checked, findings=[_uncertain(one) for one in checked.findings])
+        compares = number(inputs.setting.transformers or required.of_its_time) >= number(COMPARES_SINCE)
+        surely = (*UNREAD, *OF_TRAINER) if compares else UNREAD
+        checked = replace(checked, findings=[_uncertain(one, surely) for one in checked.findings])
     if len(jobs) > before and inputs.setting.version != DEEPSPEED:
         notes = [*notes, f"what fits is counted as DeepSpeed {DEEPSPEED} holds it"]
     if (older := inputs.setting.upgrades_from) is not None:
@@ -191,11 +198,11 @@ def _as_required(inputs: CheckInputs, path: str) -> tuple[CheckInputs, Requireme
     return inputs.of_version(required.nearest), required
 
 
-def _uncertain(finding: Finding) -> Finding:
+def _uncertain(finding: Finding, surely: Sequence[str]) -> Finding:
     """What a release stops at of which nothing is known, where the file itself can be read; launchers, trainers and
     scripts have releases of their own.
     """
-    if finding.severity != ERROR or finding.rule in UNREAD or finding.rule >= OF_OTHERS:
+    if finding.severity != ERROR or finding.rule in surely or finding.rule >= OF_OTHERS:
         return finding
     return replace(finding, severity=WARNING)
 

@@ -31,6 +31,7 @@ from zeroplan.check.rules import (
     scheduler,
     shell_text,
     trainer,
+    trainer_calls,
     trainer_release,
     upgrade,
     values,
@@ -41,7 +42,7 @@ from zeroplan.check.subject import Subject
 
 ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
          integration, machine, model, trainer, overridden, llama_factory, launch, processes, hosts, shell_text,
-         refused_files, trainer_release, calls, older, wrong_steps, pipeline, upgrade, fit)
+         refused_files, trainer_release, trainer_calls, calls, older, wrong_steps, pipeline, upgrade, fit)
 
 RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}
 """Every rule by its id, in order."""

@@ -10,9 +10,8 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from zeroplan.catalog.trainers.argument_history import NEWEST, Span
 from zeroplan.check.finding import ERROR, WARNING, Hit, said
-from zeroplan.check.python_nodes import last_name, modules_of
+from zeroplan.check.python_nodes import first_name, last_name, modules_of
 from zeroplan.check.python_strategies import (
     AIO,
     CHECKPOINTING,
@@ -26,7 +25,6 @@ from zeroplan.check.python_strategies import (
     STRATEGY,
 )
 from zeroplan.check.rule import Example, Rule
-from zeroplan.check.rules.trainer_release import absence
 from zeroplan.check.subject import Subject
 
 TAKEN: dict[str, tuple[str, ...]] = {
@@ -63,12 +61,6 @@ GONE = {
 """Arguments of Lightning's Trainer that 1.9 has and 2.0 does not (pytorch/trainer/trainer.py of both), and what to
 write.
 """
-OF_TRANSFORMERS = ("Trainer", "Seq2SeqTrainer")
-OF_ITS_TRAINER = {
-    "tokenizer": Span(until="5.0.0", write="processing_class"),
-    "processing_class": Span(since="4.46.0", write="tokenizer"),
-}
-"""Arguments that not every release's has (trainer.py of 4.45 to 5.24)."""
 MEANT = {"config_file": "hf_ds_config", "deepspeed_config_file": "hf_ds_config", "ds_config": "hf_ds_config"}
 """What Accelerate's file calls otherwise than the plugin."""
 
@@ -156,7 +148,7 @@ def refused_calls(tree: ast.Module) -> Iterator[Refused]:
     for call in ast.walk(tree):
         if isinstance(call, ast.Call):
             name = last_name(call.func)
-            if name in PACKAGES and modules.get(_first(call.func), "").partition(".")[0] in PACKAGES[name]:
+            if name in PACKAGES and modules.get(first_name(call.func), "").partition(".")[0] in PACKAGES[name]:
                 yield from _refused(call, name, registers=registers)
 
 
@@ -186,27 +178,6 @@ def arguments_of_a_kernel(tree: ast.Module) -> Iterator[Refused]:
         if last_name(call.func) in PARSING and not call.args and not call.keywords and last_name(at) in parsers:
             yield Refused("ZP856", call, "the arguments of a notebook are its kernel's (-f ...json): the parser stops",
                           f"{last_name(call.func)}([])")  # fmt: skip
-
-
-def _first(node: ast.expr) -> str:
-    """The name that an expression begins with: pl, of pl.strategies.DeepSpeedStrategy."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return str(getattr(node, "id", ""))
-
-
-def refused_by_trainer(tree: ast.Module, stated: str | None) -> Iterator[Refused]:
-    """Arguments of transformers' Trainer that the release does not have which a project asks for; None: the newest."""
-    modules, release = modules_of(tree), stated or NEWEST
-    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        name = last_name(call.func)
-        is_its = name in OF_TRANSFORMERS and modules.get(_first(call.func), "").partition(".")[0] == "transformers"
-        for one in call.keywords if is_its else ():
-            span = OF_ITS_TRAINER.get(one.arg or "")
-            if span is not None and not span.is_in(release):
-                what = f"{one.arg} of {name} {absence(span, 'transformers', release)}"
-                yield Refused("ZP833", one.value, what,
-                              f"{span.write}=...", WARNING if stated is None else ERROR)  # fmt: skip
 
 
 def _refused(call: ast.Call, name: str, *, registers: bool) -> Iterator[Refused]:

@@ -35,6 +35,7 @@ NEWEST_TRL, NEWEST_LLAMA_FACTORY, NEWEST_SWIFT = "1.16.0", "0.9.5", "4.6.0"
 VALUES: dict[str, Mapping[str, Span]] = {"optim": OPTIMIZERS, "lr_scheduler_type": SCHEDULES}
 PYTHON = ".py"
 PAIR, QUOTES = re.compile(r"^(\w+): (\S+)$"), "\"'"
+FIRST = "4.36.0"
 NEAR = 0.8
 """How near a name is to the argument that may have been meant."""
 FILE = "output_dir: o\nper_device_train_batch_size: 1\nbf16: true\n%s\ndeepspeed: {bf16: {enabled: auto}, " \
@@ -178,6 +179,14 @@ def _of_no_release(arguments: Arguments, own: Mapping[str, Span], rule: str) -> 
             near = difflib.get_close_matches(name, others, n=1, cutoff=NEAR)
             what = f"{named(name)} is no argument of {arguments.tool}'s, which stops at it"
             yield Hit(rule, (name,), what, f"{near[0]}: ..." if near else "delete it")
+
+
+def unknown_to_trainer(arguments: Arguments, release: str | None) -> Iterator[Hit]:
+    """Arguments of a call of transformers' own class that no release has, of which all from 4.36 on are known."""
+    if arguments.tool == TRAINER:
+        severity = ERROR if release is None or number(release) >= number(FIRST) else WARNING
+        for hit in _of_no_release(arguments, {}, "ZP833"):
+            yield hit._replace(severity=severity)
 
 
 def _value(
