@@ -132,6 +132,15 @@ def test_an_option_that_deepspeed_adds_too(check_files, given, option, stops):
     assert (ran.code, "t.py:3:16: error ZP855" in ran.out) == (int(stops), stops)
 
 
+def test_an_option_of_one_branch_alone(check_files):
+    """DALLE-pytorch's backends add --deepspeed where DeepSpeed does not."""
+    code = (
+        "import deepspeed\nds_config = {'train_batch_size': 8, 'bf16': {'enabled': True}}\ndef wrap(p, there):\n    if there:\n"
+        "        deepspeed.add_config_arguments(p)\n    else:\n        p.add_argument('--deepspeed', type=bool)\n"
+    )
+    assert check_files({"t.py": code}, *CONCISE).code == 0
+
+
 @pytest.mark.parametrize(
     ("pin", "code", "word"),
     [("==0.4.3", 0, "checked as 0.14.0, and no error is certain"), ("==99.0.0", 1, "checked as 0.19.8"), ("<0.5", 0, "no error is certain"), ("==0.17.5", 1, "checked as DeepSpeed 0.17.5")],

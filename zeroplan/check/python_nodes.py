@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 
 def parsed(text: str) -> ast.Module | None:
@@ -34,3 +35,13 @@ def first_name(node: ast.expr) -> str:
     while isinstance(node, ast.Attribute):
         node = node.value
     return str(getattr(node, "id", ""))
+
+
+def outside_branches(tree: ast.AST) -> Iterator[ast.AST]:
+    """Nodes that no condition decides."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        yield node
+        if not isinstance(node, ast.If | ast.IfExp | ast.Try | ast.Match):
+            left += ast.iter_child_nodes(node)

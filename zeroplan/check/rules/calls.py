@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from zeroplan.check.finding import ERROR, WARNING, Hit, said
-from zeroplan.check.python_nodes import first_name, last_name, modules_of
+from zeroplan.check.python_nodes import first_name, last_name, modules_of, outside_branches
 from zeroplan.check.python_strategies import (
     AIO,
     CHECKPOINTING,
@@ -154,7 +154,7 @@ def refused_calls(tree: ast.Module) -> Iterator[Refused]:
 
 def _options_twice(tree: ast.Module) -> Iterator[Refused]:
     """Options that a parser has already as DeepSpeed adds its own to it, or again behind that."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [node for node in outside_branches(tree) if isinstance(node, ast.Call)]
     parsers = {ast.dump(call.args[0]) for call in calls if last_name(call.func) == ADDS and call.args}
     resolves = any(one.arg == "conflict_handler" for call in calls for one in call.keywords)
     for call in () if resolves else calls:

@@ -177,7 +177,8 @@ def _of_no_release(arguments: Arguments, own: Mapping[str, Span], rule: str) -> 
     for name in arguments.document.config:
         if name not in known:
             near = difflib.get_close_matches(name, others, n=1, cutoff=NEAR)
-            what = f"{named(name)} is no argument of {arguments.tool}'s, which stops at it"
+            whose = arguments.tool if arguments.tool == TRAINER else f"{arguments.tool}'s"
+            what = f"{named(name)} is no argument of {whose}, which stops at it"
             yield Hit(rule, (name,), what, f"{near[0]}: ..." if near else "delete it")
 
 
