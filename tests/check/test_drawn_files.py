@@ -329,3 +329,27 @@ def test_the_trainer_s_own_rules_beside_an_older_deepspeed(check_files):
     config = GOOD[:-1] + ', "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}}'
     ran = check_files({"t.py": code, "ds.json": config, "requirements.txt": "deepspeed==0.9.3\n"}, *CONCISE)
     assert (ran.code, "error ZP620" in ran.out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("more", "value", "stops"),
+    [("type=str, ", "group_norm", True), ("", "group_norm", True), ("", "grpo", False), ("type=own, ", "group_norm", False), ("", "$X", False)],
+)
+def test_a_value_that_is_none_of_its_choices(check_files, more, value, stops):
+    """Run with argparse: invalid choice: 'group_norm' (choose from gae, grpo)."""
+    code = f"import argparse, deepspeed\nparser = argparse.ArgumentParser()\nparser.add_argument('--kind', {more}choices=['gae', 'grpo'])\n"
+    code += "parser.add_argument('--ds_config')\nargs = parser.parse_args()\ndeepspeed.initialize(config=args.ds_config)\n"
+    files = {"run.sh": f"torchrun t.py --kind {value} --ds_config ds.json\n", "t.py": code}
+    files["ds.json"] = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'
+    ran = check_files(files, *CONCISE)
+    assert (ran.code, "error ZP847: --kind" in ran.out) == (int(stops), stops)
+
+
+def test_a_path_that_begins_with_the_clone(zeroplan, tmp_path, monkeypatch):
+    """`git clone .../clone` and then `deepspeed ... --deepspeed_config clone/src/ds.json` in a notebook of the clone itself."""
+    for folder in (".git", "src", "examples"):
+        (tmp_path / "clone" / folder).mkdir(parents=True)
+    (tmp_path / "clone" / "src" / "ds.json").write_text('{"zero_optimization": {"stage": 5}}')
+    (tmp_path / "clone" / "examples" / "run.sh").write_text("deepspeed t.py --deepspeed_config clone/src/ds.json\n")
+    monkeypatch.chdir(tmp_path / "clone")
+    assert "error ZP401: 5 here" in zeroplan("check", "examples/run.sh", *CONCISE).out

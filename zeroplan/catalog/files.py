@@ -64,7 +64,14 @@ def beside(path: str, named: str) -> tuple[str, ...]:
         alone = (str(folder / name.name),) if is_alone else ()
         return str(name), *_in_project(folder, ends, 0), *alone
     names = [name] if len(name.parts) > 1 else []
-    return str(folder / name), str(name), *_in_project(folder, names, 1)
+    return str(folder / name), str(name), *_in_project(folder, names, 1), *_in_clone(folder, name)
+
+
+def _in_clone(folder: Path, name: Path) -> Iterator[str]:
+    """A path that begins with the name of the project's own folder: clone/configs/ds.json, as seen from beside it."""
+    root = Path(project_folders(os.path.abspath(folder), os.getcwd())[-1])
+    if len(name.parts) > 1 and name.parts[0] == root.name:
+        yield os.path.relpath(root / Path(*name.parts[1:]))
 
 
 def _in_project(folder: Path, names: Sequence[Path], first: int) -> Iterator[str]:

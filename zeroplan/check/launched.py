@@ -80,6 +80,8 @@ class Launch(NamedTuple):
     """Micro-batches of a step that the script's own Accelerator asks for."""
     unrecognized: str = ""
     """The first option at which the script's own parser stops."""
+    no_choice: str = ""
+    """The first option of the script whose value is none of its choices, with these."""
     strategy: Word | None = None
     """The name of one of Lightning's strategies."""
     more: tuple[str, ...] = ()

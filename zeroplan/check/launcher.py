@@ -17,6 +17,7 @@ from zeroplan.catalog.trainers.tools import SWIFT, TRL
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.command_line import TOOLS, CommandLine
 from zeroplan.check.document import Beside, Document, ValueNode
+from zeroplan.check.finding import said
 from zeroplan.check.kind import DEEPSPEED as KEY
 from zeroplan.check.launch import KIND, OPTIONS, PROCESSES
 from zeroplan.check.launch_files import (
@@ -62,7 +63,7 @@ from zeroplan.check.ranks import (
     tasks_of,
 )
 from zeroplan.check.script_arguments import trains_by_trainer
-from zeroplan.check.script_parser import accumulated, unrecognized
+from zeroplan.check.script_parser import accumulated, invalid_choice, unrecognized
 from zeroplan.check.setting import ACCELERATE, ANY, LIGHTNING
 from zeroplan.check.shell import commands, cut_off, inner_commands
 from zeroplan.check.shell_script import Command
@@ -199,6 +200,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         pipeline=megatron is not None and megatron.pipeline,
         accumulates=accumulated(code, {name: word.text for name, word in stated}),
         unrecognized="" if command.folder else _unrecognized(line, stated, code),
+        no_choice="" if command.folder else _no_choice(line, stated, code),
         strategy=strategy_option([*stated, *assignments(line.script_words)]),
         more=tuple([word.text for word in line.script_words if word.text and word.text.endswith(".py")]),
         python=python,
@@ -232,6 +234,12 @@ def _unrecognized(line: CommandLine, stated: Sequence[tuple[str, Word]], code: s
     by_launch = "no_local_rank" not in own and own.get("launcher", "pdsh") == "pdsh"  # others start the script itself
     by_deepspeed = line.launcher == "deepspeed" and line.parsed.is_whole and by_launch
     return unrecognized(code, options, has_local_rank=by_deepspeed) if line.launcher in (*RANKS, *PLAIN) else ""
+
+
+def _no_choice(line: CommandLine, stated: Sequence[tuple[str, Word]], code: str) -> str:
+    options = {name: word.text for name, word in stated}
+    chosen = invalid_choice(code, options) if line.launcher in (*RANKS, *PLAIN) else None
+    return "" if chosen is None else f"{chosen[0]} {said(options[chosen[0]])}, none of {', '.join(chosen[1])}"
 
 
 def _may_name_one(command: Command, line: CommandLine) -> bool:

@@ -27,14 +27,35 @@ def unrecognized(code: str, options: Sequence[str], *, has_local_rank: bool) -> 
     """The first option that the script's parser does not take; "" for none, and where that is not known. `code`: the
     script; `has_local_rank`: whether DeepSpeed's launcher starts it.
     """
-    if "ArgumentParser(" not in code or ".parse_args()" not in code or any(word in code for word in OTHERS):
-        return ""
-    tree = parsed(code)
+    tree = _with_own_parser(code)
     known = None if tree is None else _options(list(ast.walk(tree)))
     if known is None:
         return ""
     given = [LOCAL_RANK] * has_local_rank + [option.partition("=")[0] for option in options]
     return next((option for option in given if not any(one.startswith(option) for one in known)), "")
+
+
+def invalid_choice(code: str, options: Mapping[str, str | None]) -> tuple[str, list[str]] | None:
+    """The first option with a value that is none of its choices, and these. `options`: what the script is given."""
+    tree = _with_own_parser(code)
+    calls = () if tree is None else (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    for call in calls:
+        choices = next((one.value for one in call.keywords if one.arg == "choices"), None)
+        texts = [getattr(one, "value", None) for one in getattr(choices, "elts", ())]
+        names = [str(getattr(one, "value", "")) for one in call.args]
+        name = next((name for name in names if options.get(name)), "")
+        kinds = [last_name(one.value) for one in call.keywords if one.arg in ("type", "nargs", "action")]
+        is_text = bool(texts) and all(isinstance(text, str) for text in texts) and kinds in ([], ["str"])
+        if last_name(call.func) == "add_argument" and is_text and name and options[name] not in texts:
+            return name, [str(text) for text in texts]
+    return None
+
+
+def _with_own_parser(code: str) -> ast.Module | None:
+    """The tree of a script whose options all stand in calls of add_argument; None for another."""
+    if "ArgumentParser(" not in code or ".parse_args()" not in code or any(word in code for word in OTHERS):
+        return None
+    return parsed(code)
 
 
 def _options(nodes: Sequence[ast.AST]) -> list[str] | None:

@@ -182,6 +182,9 @@ def not_recognized(launch: Launch) -> Iterator[Hit]:
         what = f"deepspeed hands {LOCAL_RANK} to {named(launch.script)}, whose parser does not know it and stops"
         write = f"parser.add_argument('{LOCAL_RANK}', type=int), or deepspeed --no_local_rank"
         yield Hit("ZP847", (), what, write, offset=launch.start)
+    elif launch.no_choice:
+        yield Hit("ZP847", (), f"{launch.no_choice}: the parser of {named(launch.script)} stops at it", "one of these",
+                  offset=launch.start)  # fmt: skip
     elif launch.unrecognized:
         what = f"{named(launch.unrecognized)} is no option of {named(launch.script)}, whose parser stops at it"
         yield Hit("ZP847", (), what, "one that its parser knows, or parse_known_args in it", offset=launch.start)
