@@ -353,3 +353,71 @@ def test_a_path_that_begins_with_the_clone(zeroplan, tmp_path, monkeypatch):
     (tmp_path / "clone" / "examples" / "run.sh").write_text("deepspeed t.py --deepspeed_config clone/src/ds.json\n")
     monkeypatch.chdir(tmp_path / "clone")
     assert "error ZP401: 5 here" in zeroplan("check", "examples/run.sh", *CONCISE).out
+
+
+BESIDE_IT = "ds_config = {'train_batch_size': 8, 'bf16': {'enabled': True}}\n"
+RUNS = {
+    "a Trainer that is given a list": EVALUATES.format("epoch", ", *rest"), "an evaluation that is turned off": EVALUATES.format("epoch", "") + "a.eval_strategy = 'no'\n",
+    "data behind the call": EVALUATES.format("epoch", "") + "t.eval_dataset = d\n", "another trainer": EVALUATES.format("epoch", "") + "SFTTrainer(m, eval_dataset=e)\n",
+    "arguments of TensorFlow": "from transformers import TFTrainingArguments\nTFTrainingArguments('o', tpu_name='x', deepspeed='ds.json')\n",
+    "either of two imports": "try:\n    from own import TrainingArguments\nexcept ImportError:\n    from transformers import TrainingArguments\na = TrainingArguments('o', own=1)\n" + BESIDE_IT,
+    "a branch by release": "from transformers import Trainer\nif version >= '5':\n    Trainer(m, processing_class=t)\nelse:\n    Trainer(m, tokenizer=t)\n" + BESIDE_IT,
+    "a call that is tried": "from transformers import Trainer\ntry:\n    Trainer(m, processing_class=t)\nexcept TypeError:\n    Trainer(m, tokenizer=t)\n" + BESIDE_IT,
+    "parsers of two functions": "import deepspeed\ndef a():\n    p.add_argument('--deepspeed')\ndef b():\n    deepspeed.add_config_arguments(p)\n" + BESIDE_IT,
+    "a function of that name": "def add_config_arguments(p):\n    pass\np.add_argument('--deepspeed')\nadd_config_arguments(p)\n" + BESIDE_IT,
+    "a file that is written": "import deepspeed\nsave(deepspeed_config='bad.json')\ndeepspeed.initialize(args=args)\n" + BESIDE_IT,
+    "a file that another call takes": "import deepspeed\np.add_argument('--config', default='ds.json')\nbuild(config='bad.json')\ndeepspeed.initialize(config=args.config)\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_is_no_error(check_files, name):
+    config = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}}' if "args.config" in RUNS[name] else GOOD
+    files = {"t.py": RUNS[name], "ds.json": config, "bad.json": '{"zero_optimization": {"stage": 5}}'}
+    ran = check_files(files, *CONCISE)
+    assert " error " not in ran.out, ran.out
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        "python - <<EOF\nds_config = {'train_batch_size': 8, 'zero_optimization': {'stage': 2, 'offload_optimizer': {'device': '$DEV'}}}\nEOF\n",
+        "python - <<EOF\nds_config = {'train_batch_size': 1${A}2, 'zero_optimization': {'stage': '$S'}}\nEOF\n",
+        "python conv.py <<EOF\nds_config = {'zero_optimization': {'stage': 5}}\nEOF\n",
+        "cat > d.json <<EOF\n{\"zero_optimization\": {\"$K\": 3}}\nEOF\n",
+    ],
+)  # fmt: skip
+def test_parts_of_a_script_that_are_not_known(check_files, runs):
+    ran = check_files({"run.sh": f"{runs}deepspeed t.py --deepspeed_config d.json\n"}, *CONCISE)
+    assert " error " not in ran.out, ran.out
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "p = argparse.ArgumentParser()\np.add_argument('-f')\nargs = p.parse_args()\n", "from sys import argv\nargv[1:] = []\np = argparse.ArgumentParser()\np.parse_args()\n",
+        "p = argparse.ArgumentParser()\np = Own()\np.parse_args()\n", "def main():\n    p = argparse.ArgumentParser()\n    p.parse_args()\nx.main()\n",
+    ],
+)  # fmt: skip
+def test_parsers_that_take_a_kernel_s_arguments(check_files, cell):
+    text = "import argparse\n" + BESIDE_IT + cell
+    cells = [{"cell_type": "code", "source": text.splitlines(keepends=True)}]
+    assert check_files({"a.ipynb": json.dumps({"cells": cells}, indent=1)}, *CONCISE).code == 0
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["Accelerator(mixed_precision='fp16' if args.fp16 else 'bf16')\n", "if args.b:\n    Accelerator(mixed_precision='bf16')\nelse:\n    Accelerator(mixed_precision='fp16')\n",
+     "text = '''Accelerator(mixed_precision='fp16')'''\n"],
+)  # fmt: skip
+def test_a_precision_that_code_decides(check_files, code):
+    files = {"run.sh": "accelerate launch --config_file a.yaml t.py\n", "t.py": f"from accelerate import Accelerator\n{code}"}
+    files["a.yaml"] = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    files["ds.json"] = '{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'
+    assert check_files(files, *CONCISE).code == 0
+
+
+def test_a_chain_of_calls_that_is_too_deep(check_files):
+    ran = check_files({"t.py": f"{BESIDE_IT}p{'.add_argument(1)' * 900}\n"}, *CONCISE)
+    assert ran.code in (0, 2)
+    assert "Traceback" not in ran.err

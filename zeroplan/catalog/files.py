@@ -34,6 +34,8 @@ SHORTEST = 3
 """Parts of a path with one folder: /tmp/ds.json."""
 OF_DEEPSPEED = re.compile(r"(?:^|[^a-z])(?:ds|deepspeed|zero[0-3]?)(?:[^a-z]|$)")
 """How a ds_config is called, whose name alone is looked for here: /home/me/configs/ds_z3.json."""
+EVERYBODYS = ("ds_config.json", "deepspeed_config.json", "deepspeed.json", "zero1.json", "zero2.json", "zero3.json")
+"""Names that may be another project's file too."""
 LONGEST_END = 6
 """Parts of a path of another machine that are looked for here."""
 GZIP, RECORDING = b"\x1f\x8b", b'{"zeroplan_trace"'
@@ -60,7 +62,8 @@ def beside(path: str, named: str) -> tuple[str, ...]:
     if name.is_absolute():
         first = max(2, len(name.parts) - LONGEST_END)
         ends = [Path(*name.parts[at:]) for at in range(first, len(name.parts) - 1)]
-        is_alone = len(name.parts) <= SHORTEST or OF_DEEPSPEED.search(name.name) is not None
+        is_named = OF_DEEPSPEED.search(name.name) is not None and name.name not in EVERYBODYS
+        is_alone = len(name.parts) <= SHORTEST or is_named
         alone = (str(folder / name.name),) if is_alone else ()
         return str(name), *_in_project(folder, ends, 0), *alone
     names = [name] if len(name.parts) > 1 else []

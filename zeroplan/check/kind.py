@@ -58,7 +58,7 @@ CONFLICT = tuple(re.compile(mark, re.MULTILINE) for mark in (r"^<{7} ", r"^={7}$
 TEMPLATE = re.compile(r"\{[{%][^{}]*[%}]\}")
 """A place where Jinja puts something in, as JSON has none outside of texts."""
 HOSTS = re.compile(r"[ \t]*[^\s#]+[ \t]+slots=\d")
-HOST, SLOTS = re.compile(r"[\w.@:-]*"), "slots="
+COLUMNS, SLOTS = re.compile("[a-z_]+(?:,[a-z_]+)+"), "slots="
 NAMED_HOSTS = re.compile(r"(?:^|[._-]|my)host_?file(?:[._-]|$)")
 PLAIN = {
     "dockerfile": "a Dockerfile", "makefile": "a makefile", "justfile": "a justfile", ".md": "Markdown",
@@ -112,7 +112,7 @@ def is_hostfile(name: str, text: str) -> bool:
     by_name = is_data(base) or any(part in base for part in PLAIN)
     is_another = by_name or text.lstrip()[:1] in ("{", "[", "")
     first = next((line for line in text[:EARLY].splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
-    is_list = HOST.fullmatch(first.strip()) is not None or SLOTS in text
+    is_list = (len(first.split()) < 2 and COLUMNS.fullmatch(first.strip()) is None) or SLOTS in text
     is_named = NAMED_HOSTS.search(base) is not None and is_list
     return not is_another and (HOSTS.match(first) is not None or is_named)
 

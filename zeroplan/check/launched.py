@@ -118,7 +118,7 @@ class Launch(NamedTuple):
 
     @property
     def own_part(self) -> tuple[str, str] | None:
-        """The same of JSON as far as they do, with interpolations for the rest."""
+        """Its name and text where it is JSON, as far as they do, with interpolations for the rest."""
         return self.written.partly(self.own) if self.written is not None and self.own is not None else None
 
     @property

@@ -78,8 +78,11 @@ REMOTE = ("srun", "mpirun", "mpiexec", "ssh", "pdsh", "clush", "parallel-ssh")
 """What starts a shell on other hosts."""
 OF_A_FILE = re.compile(r"--(?:cfg|conf|config|yaml|yml)(?:[_-](?:file|path))?")
 """What scripts call an option that names a file of theirs."""
-BEHIND = re.compile(r"(?:[^\n;&|\\]|\|(?!\|)|\\\r?\n|&>|>&)*&(?![&>\d])")
+BEHIND = re.compile(
+    r"""(?:[^\n;&|\\#"'>]|>&|>(?!&)|&>|(?<!\s)#|"[^"\n]*"|'[^'\n]*'|\|&?+(?!\|)|\\\r?\n){0,2000}+&(?![&>\d])"""
+)
 """What ends a command that the script does not wait for."""
+CONTAINERS = ("docker", "podman", "singularity", "apptainer", "kubectl", "enroot")
 OF_ITSELF = ("0", "BASH_SOURCE", "BASH_SOURCE[0]")
 """Variables that name the script."""
 OTHERS = {
@@ -115,7 +118,8 @@ def launches(
         if outermost is not None and elsewhere:
             outermost = outermost._replace(is_below=True)
         launched = (outermost, *(_started_by(outermost, one, elsewhere=elsewhere) for one in inside))
-        goes_on = BEHIND.match(text, command.words[-1].end) is not None
+        is_here = any(launched) and (command.words[0].text or "").rpartition("/")[2] not in CONTAINERS
+        goes_on = is_here and BEHIND.match(text, command.words[-1].end) is not None
         every += [one._replace(written=written.copy(), is_left_out=command.is_left_out, goes_on=goes_on,
                                is_conditional=command.is_conditional) for one in launched if one]  # fmt: skip
     return [one for one in every

@@ -36,8 +36,10 @@ CELL, SOURCE = re.compile(r'^\s*"cell_type":\s*"(\w+)"'), re.compile(r'^\s*"sour
 WRITES, SHELL = re.compile(r"%%writefile\s+(-a\s+)?(\S+)"), re.compile(r"%%(?:bash|sh)\b")
 LINE = re.compile(r"(\s*)(?:(!)\s*(.*)|%[A-Za-z%].*|\w+\s*=\s*[!%].*|[\w.]+\?+\s*$)", re.DOTALL)
 """A line for a shell, or for IPython."""
-ARGV, INITIALIZES = "sys.argv", "deepspeed.initialize("
-PUT_IN = re.compile(r"(?<![${\w])\{([A-Za-z_][\w.]*(?:[(\[][^{}]*)?)\}")
+MOST = 20
+"""Files that cells write which no other names."""
+ARGV, INITIALIZES = "argv", "deepspeed.initialize("
+PUT_IN = re.compile(r"(?<![${\w])\{([A-Za-z_][^{}]*)\}")
 """An expression of Python in such a line."""
 
 
@@ -74,7 +76,7 @@ def check_notebook(name: str, text: str, setting: Setting, beside: Beside, made:
         checked.findings += inner.findings
         checked.texts |= inner.texts
         checked.notes += inner.notes
-    for written, content in tuple(left.items()):
+    for written, content in tuple(left.items())[:MOST]:
         inner = _of_written(written, _called(written, name), content, setting, seen, made)
         checked.findings += inner.findings
         checked.texts |= inner.texts

@@ -15,8 +15,8 @@ from zeroplan.check.finding import WARNING, Finding
 NO_BATCH = "ZP203"
 BY_LIGHTNING = re.compile(r"\bDeepSpeed(?:Strategy|Plugin)\(")
 LIGHTNING = "lightning"
-MOST_FILES, LARGEST = 300, 200_000
-"""Files of Python that are looked into, and bytes of each."""
+MOST_FOLDERS, MOST_FILES, LARGEST = 200, 300, 200_000
+"""Folders and files of Python that are looked into, and bytes of each."""
 
 
 def with_lightning(findings: list[Finding], path: str) -> list[Finding]:
@@ -51,6 +51,6 @@ def _in_project(folder: str, here: str) -> str:
 
 
 def _python(folder: str) -> Iterator[str]:
-    for place, folders, names in os.walk(folder):
+    for place, folders, names in islice(os.walk(folder), MOST_FOLDERS):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (os.path.join(place, name) for name in sorted(names) if name.endswith(".py"))

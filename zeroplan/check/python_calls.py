@@ -16,7 +16,8 @@ from zeroplan.check.setting import ACCELERATE, DEEPSPEED, LIGHTNING, TRAINER
 ARGUMENTS = re.compile(r"\w*TrainingArguments")
 OF_TRL = re.compile(r"\b(?:SFT|DPO|KTO|ORPO|CPO|GRPO|RLOO|PPO|GKD|Reward|OnlineDPO|PRM|XPO|NashMD|BCO)Config\b")
 """TrainingArguments of trl 1.16."""
-WITH_REFERENCE = re.compile(r"\b(?:DPO|KTO|BCO)Trainer\(")
+WITH_REFERENCE = re.compile(r"^[^#\n]*\b(?:DPO|KTO|BCO)Trainer\(", re.MULTILINE)
+WITHOUT_REFERENCE = re.compile(r"peft_config|get_peft_model|PeftModel|precompute_ref_log_probs")
 AT_STAGE_3 = "zero.Init"
 """The reader where from_pretrained hands the config to DeepSpeed at stage 3, and nobody reads it below (transformers
 5.24 integrations/deepspeed.py:HfDeepSpeedConfig, run: TypeError for "auto").
@@ -70,7 +71,7 @@ def _unfolded(call: ast.Call, constants: Mapping[str, ast.expr]) -> ast.Call:
 
 def has_reference(text: str) -> bool:
     """Whether a script trains by a trainer of TRL's with a reference model, and no adapters, which need none."""
-    return WITH_REFERENCE.search(text) is not None and "peft_config" not in text
+    return WITH_REFERENCE.search(text) is not None and WITHOUT_REFERENCE.search(text) is None
 
 
 def builds_pipeline(text: str) -> bool:

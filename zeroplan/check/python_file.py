@@ -50,7 +50,7 @@ NOT_OF_PYTHON = (TWICE, "ZP203")
 ARGUMENT = re.compile(r"^(\w+): ([^\s,]+)$")
 """An argument and its value, as YAML has them."""
 NUMBER = re.compile(r"[-+.\deE]+")
-OF_TRAINER = re.compile(r"Trainer\(|Accelerator\(")
+OF_TRAINER = re.compile(r"(?:Trainer|Accelerator|tp_model_init)\(")
 BY_LIGHTNING = re.compile(rf"^[^#\n]*\b{STRATEGY}\b", re.MULTILINE)
 BY_FABRIC = re.compile(rf"^[ \t]*from lightning[._]fabric\S* import [^#\n]*\b{STRATEGY}\b", re.MULTILINE)
 OF_PYTORCH_LIGHTNING = "ZP619"
@@ -164,12 +164,14 @@ def options_refused(name: str, text: str, is_option: Callable[[str], bool]) -> l
 
 def calls_refused(name: str, text: str, setting: Setting) -> list[Finding]:
     """Arguments in its calls that the releases which the project asks for do not have. Raises `SpecError`."""
-    several = arguments_of_calls(name, text) if ARGUMENTS.search(text) or OF_TRL.search(text) else []
+    is_there = ARGUMENTS.search(text) is not None or OF_TRL.search(text) is not None
+    several = arguments_of_calls(name, text)[:MOST] if is_there else []
     found = [one for arguments in several for one in check_releases(arguments, setting)]
     found += [placed(one.document, hit) for one in several
               for hit in islice(unknown_to_trainer(one, setting.transformers), MOST)]  # fmt: skip
     is_there = OF_TRAINER.search(text) is not None
-    of_trainer = refused_by_release(name, text, setting.transformers, setting.accelerate) if is_there else []
+    releases = (setting.version, setting.transformers, setting.accelerate)
+    of_trainer = refused_by_release(name, text, *releases) if is_there else []
     of_arguments = [replace(one, write=ARGUMENT.sub(_as_keyword, one.write)) for one in found]
     return of_arguments + refused_by(name, text, of_trainer)
 

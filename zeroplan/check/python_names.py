@@ -5,10 +5,12 @@ read as JSON.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
+from zeroplan.check.inner import OWN_NAME
 from zeroplan.check.kind import JSON
 from zeroplan.check.python_nodes import last_name
 from zeroplan.check.python_paths import is_put_together
@@ -16,6 +18,7 @@ from zeroplan.check.python_paths import is_put_together
 CHANGING = ("update", "setdefault", "pop", "clear")
 ENVIRONMENT = ("get", "getenv", "env", "get_env")
 """Calls of a variable's name and what stands for it where the environment has none."""
+WRITES = re.compile("save|dump|write|export")
 OPENS = ("open", "Path")
 """Calls whose first argument is the name of a file."""
 
@@ -70,13 +73,13 @@ def _assigned(nodes: list[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _defaults(nodes: list[ast.AST]) -> dict[str, Default]:
-    """Of add_argument("--deepspeed_config", default=...), of `deepspeed_config: str = ...` in a class or the module,
-    of self.deepspeed_config = ..., and of {"deepspeed": ...}.
+    """Defaults of add_argument("--deepspeed_config", default=...), of `deepspeed_config: str = ...` in a class or the
+    module, of self.deepspeed_config = ..., {"deepspeed": ...}, and build(deepspeed_config=...).
     """
     defaults: dict[str, Default] = {}
     for node in nodes:
         if isinstance(node, ast.Call):
-            stated = _of_option(node) + _of_keywords(node)
+            stated = _of_option(node) + [one for one in _of_keywords(node) if one[0] not in defaults]
         else:
             stated = _of_class(node) + _of_attribute(node) + _of_dict(node)
         defaults |= {name: default for name, default in stated if default.text.lower().endswith(JSON)}
@@ -91,9 +94,12 @@ def _of_option(call: ast.Call) -> list[tuple[str, Default]]:
 
 
 def _of_keywords(call: ast.Call) -> list[tuple[str, Default]]:
-    """Of build(deepspeed_config="ds.json"), also where a condition leaves it out."""
+    """Names of files in arguments, as of build(deepspeed_config="ds.json"), also where a condition leaves it out."""
+    if WRITES.search(last_name(call.func)):
+        return []
     stated = ((one.arg, one.value.body if isinstance(one.value, ast.IfExp) else one.value) for one in call.keywords)
-    return [(name, Default(_text(value), value.lineno)) for name, value in stated if name is not None]
+    return [(name, Default(_text(value), value.lineno)) for name, value in stated
+            if name is not None and OWN_NAME.fullmatch(name)]  # fmt: skip
 
 
 def _of_class(node: ast.AST) -> list[tuple[str, Default]]:

@@ -25,7 +25,7 @@ from zeroplan.check.python_names import (
     pairs,
     without_environment,
 )
-from zeroplan.check.python_nodes import last_name, modules_of
+from zeroplan.check.python_nodes import imported_from, last_name, tree_of, without_version_checks
 from zeroplan.check.python_paths import put_together
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY
 from zeroplan.check.rules.calls import Refused, refused_calls
@@ -40,7 +40,7 @@ WORDS = (
     "zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", STRATEGY, PLUGIN, "deepspeed_stage_",
 )  # fmt: skip
 """One of them is in every file that holds a config."""
-PACKAGES = ("transformers", "trl")
+PACKAGES, OF_TENSORFLOW = ("transformers", "trl"), ("TFTrainingArguments",)
 USUAL = "DEFAULT_"
 """Before the name of a constant that options have as their default."""
 BLANKED = re.compile(r"[^\r\n]")
@@ -112,7 +112,7 @@ def is_python(name: str, text: str) -> bool:
 def python_tree(name: str, text: str) -> ast.Module:
     """Raises `SpecError` for what is no Python."""
     try:
-        return ast.parse(text)
+        return tree_of(text)
     except SyntaxError as error:
         raise SpecError(f"{name}:{error.lineno or 1}", f"text that is not Python ({error.msg})", "Python") from error
     except (RecursionError, MemoryError, ValueError) as error:
@@ -155,21 +155,22 @@ def python_configs(name: str, text: str, *, is_imported: bool = False) -> Python
 def arguments_of_calls(name: str, text: str) -> list[Arguments]:
     """The names of arguments in each call of a class of transformers' or TRL's that has them. Raises `SpecError`."""
     tree = python_tree(name, text)
-    reader, modules = _Reader(name, text, names_of(tree)), modules_of(tree)
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
-    tools = ((call, tool_of_call(last_name(call.func))) for call in calls
-             if modules.get(last_name(call.func), "").partition(".")[0] in PACKAGES)  # fmt: skip
+    reader, imported = _Reader(name, text, names_of(tree)), set().union(*(imported_from(tree, one) for one in PACKAGES))
+    calls = (node for node in without_version_checks(tree) if isinstance(node, ast.Call)
+             and isinstance(node.func, ast.Name) and node.func.id in imported and node.func.id not in OF_TENSORFLOW)
+    tools = ((call, tool_of_call(last_name(call.func))) for call in calls)
     uses = (reader.use(ConfigCall(TRAINER, call, call, tool), alone=True) for call, tool in tools if tool is not None)
     return [use.stated for use in uses if use.stated is not None]
 
 
 def refused_by_release(
-    name: str, text: str, transformers: str | None, accelerate: str | None
+    name: str, text: str, deepspeed: str, transformers: str | None, accelerate: str | None
 ) -> list[tuple[int, Refused]]:  # fmt: skip
-    """What releases of transformers and Accelerate stop at in calls, by offsets. Raises `SpecError`."""
+    """What releases of these packages stop at in calls, by offsets. Raises `SpecError`."""
     tree = python_tree(name, text)
     reader = _Reader(name, text, Names({}, {}, {}, {}))
-    return [(reader.start(one.node), one) for one in refused_calls_of_releases(tree, transformers, accelerate)]
+    refused = refused_calls_of_releases(tree, deepspeed, transformers, accelerate)
+    return [(reader.start(one.node), one) for one in refused]
 
 
 def literal_of(document: Document, node: ast.expr, call: str) -> Literal:

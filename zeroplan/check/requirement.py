@@ -25,7 +25,7 @@ FILES = (
     "environment*.yml", "environment*.yaml", "pixi.toml", "setup.py", "setup.cfg", "*Dockerfile*", "*.dockerfile",
 )  # fmt: skip
 """Where versions are required, the exact ones first."""
-NOTEBOOK, INSTALLS = ".ipynb", "pip install"
+NOTEBOOK, INSTALLS = ".ipynb", re.compile(r"""\s*["']?\s*[!%]\s*(?:python3? -m )?pip3? install\b""")
 LARGEST = 16_000_000
 NUMBER = re.compile(r"\d+(?:\.\d+)+(?![\w.*])")
 INCLUDED = re.compile(r"^\s*(?:-r|--requirement|-c|--constraint)[ =]\s*(\S+)", re.MULTILINE)
@@ -139,12 +139,13 @@ def requirement_of(path: str, package: str = "deepspeed") -> Requirement | None:
 
 @cache
 def _in_notebook(path: str, here: str, package: str) -> Requirement | None:
-    """What its cells give pip."""
+    """What its cells give pip at last."""
     text = _text(path) or ""
-    lines = ((at, line) for at, line in enumerate(text.splitlines(), 1) if INSTALLS in line and package in line.lower())
-    stated = ((at, _specifiers(_patterns(package), line)) for at, line in lines)
-    place = os.path.relpath(path, here)
-    return next((_requirement(package, specifiers, place, at) for at, specifiers in stated if specifiers), None)
+    lines = ((at, line) for at, line in enumerate(text.splitlines(), 1)
+             if INSTALLS.match(line) and re.search(rf"\b{package}\b", line.lower()))  # fmt: skip
+    several = [(at, _specifiers(_patterns(package), line)) for at, line in lines]
+    at, specifiers = several[-1] if several else (0, "")
+    return _requirement(package, specifiers, os.path.relpath(path, here), at) if specifiers else None
 
 
 @cache

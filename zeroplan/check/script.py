@@ -50,6 +50,7 @@ SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --conf
 NO_BATCH, BATCH = "ZP203", ("train_batch_size", "train_micro_batch_size_per_gpu")
 """The rule on a config without a batch size, which OpenRLHF's defaults give it, and keys that a script's code may set.
 """
+OF_SWIFT, KEY = "ZP831", "deepspeed"
 WRITTEN_VALUE = re.compile(r'"\w+": ([\w.]+)')
 NOT_TAKEN = "a run in a branch that the script's own variables do not take"
 NO_CONFIG = "a script that gives no DeepSpeed config to a training run"
@@ -184,6 +185,7 @@ def _started(
     if file is None:
         return checked, f"{said(word.text)}, which is not there{older}"
     inner = _given(launch, file, setting, beside, made)
+    inner.findings = [one for one in inner.findings if not (older and one.rule == OF_SWIFT and one.path == KEY)]
     by_code = _by_code(launch, setting)
     checked.findings += by_code.findings
     checked.texts |= by_code.texts

@@ -11,7 +11,7 @@ READS = re.compile(
 )
 TRAINS = re.compile(rf"TrainingArguments|TrlParser|{OF_TRL.pattern}|\b(?!PPO)\w*Trainer\(")
 PARSES = re.compile(r"HfArgumentParser|TrlParser")
-STRICT = re.compile(r"\bTrlParser\(|\bHfArgumentParser\([^)]*(?:TrainingArguments|transformers\.|\b\w+Config\b)")
+STRICT = re.compile(r"\bTrlParser\(|\bHfArgumentParser\([^)]{0,500}(?:TrainingArguments|transformers\.|\b\w+Config\b)")
 LENIENT = "return_remaining_strings"
 
 

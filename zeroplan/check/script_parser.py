@@ -19,6 +19,7 @@ OTHERS = (
 """What a file has whose options are not known by its calls of add_argument alone."""
 OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config")
 """Those of deepspeed.add_config_arguments (deepspeed 0.19.8 __init__.py)."""
+PRECISIONS = ("no", "fp16", "bf16", "fp8")
 LOCAL_RANK = "--local_rank"
 """What DeepSpeed's launcher hands each process (launcher/launch.py), but for --no_local_rank."""
 
@@ -94,7 +95,6 @@ def _takes(call: ast.Call, parsers: set[str]) -> bool:
 
 ACCELERATOR = re.compile(r"\bAccelerator\((?:[^()]|\([^()]*\))*?\bgradient_accumulation_steps\s*=\s*([\w.]+)")
 CLIPS = re.compile(r"\baccelerator\.clip_grad_norm_\((?:[^(),]|\([^()]*\))*,\s*(?:max_norm\s*=\s*)?([\w.]+)\s*[,)]")
-PRECISION = re.compile(r"\bAccelerator\((?:[^()]|\([^()]*\))*?\bmixed_precision\s*=\s*[\"'](no|fp16|bf16|fp8)[\"']")
 COMMENT = re.compile(r"#[^\n]*")
 DEFAULT = r"add_argument\(\s*[\"']--{}[\"'][^)]*?\bdefault\s*=\s*(\d+)"
 
@@ -106,9 +106,13 @@ def clipped(code: str) -> str:
 
 
 def asked_precision(code: str) -> str | None:
-    """The mixed precision that a script's own Accelerator asks for in words; None where none is there."""
-    match = PRECISION.search(COMMENT.sub("", code))
-    return None if match is None else match[1]
+    """The mixed precision that a script's only Accelerator asks for in a word; None where none does."""
+    tree = parsed(code) if "mixed_precision" in code else None
+    calls = [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, ast.Call)
+                                     and last_name(node.func) == "Accelerator"]  # fmt: skip
+    values = [one.value for call in calls for one in call.keywords if one.arg == "mixed_precision"]
+    stated = getattr(values[0], "value", None) if len(calls) == len(values) == 1 else None
+    return stated if stated in PRECISIONS else None
 
 
 def accumulated(code: str, options: Mapping[str, str | None]) -> int | None:

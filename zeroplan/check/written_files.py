@@ -24,8 +24,10 @@ ECHO = ("-e", "-n", "-ne", "-en")
 PIPED = re.compile(r"(?<!\|)\|&?\s*$")
 STANDS_FOR = "${?}"
 """What a file has, as an interpolation, for a value that is not known."""
-OF_JSON = re.compile(rf'"(?:[^"\\\n]|\\.)*"|[\w.+-]*{UNKNOWN}[\w.+{UNKNOWN}-]*')
-OF_YAML = re.compile(rf"^([ \t]*(?:- )?[\w.-]+:[ \t]+).*{UNKNOWN}.*$", re.MULTILINE)
+OF_JSON = re.compile(rf'"(?:[^"\\\n]|\\.)*+(?:"|$)|(?<![\w.+-])[\w.+-]*+{UNKNOWN}[\w.+{UNKNOWN}-]*', re.MULTILINE)
+OF_YAML = re.compile(rf"^([ \t]*+(?:- )?[\w.-]++:[ \t]++).*{UNKNOWN}.*$", re.MULTILINE)
+KEY = re.compile(r'"[^"\n]*\$\{\?\}[^"\n]*"\s*:')
+"""A key that is not known."""
 OF_HOSTS = re.compile(
     rf"^(?:num_processes|num_machines|machine_rank|main_process_\w+|gpu_ids|rdzv_\w+):.*{UNKNOWN}.*$", re.MULTILINE
 )
@@ -98,7 +100,8 @@ class WrittenFiles:
     def partly(self, written: WrittenFile) -> tuple[str, str] | None:
         """Name and text of JSON with `STANDS_FOR` for each value that the words of the script do not decide."""
         content = OF_JSON.sub(_stood_in, self._content(written))
-        return None if content == f'"{STANDS_FOR}"' else (written.name, content)
+        is_open = content == f'"{STANDS_FOR}"' or KEY.search(content) is not None
+        return None if is_open else (written.name, content)
 
     def _content(self, written: WrittenFile) -> str:
         content = written.content.pieces

@@ -27,7 +27,7 @@ from zeroplan.check.rules import RULES
 from zeroplan.cli import check_fix
 from zeroplan.deepspeed.files import write_all
 from zeroplan.deepspeed.versions import last_of_each_minor
-from zeroplan.errors import ContradictionError, QuantityError, ZeroplanError, printable, shown
+from zeroplan.errors import ContradictionError, QuantityError, SpecError, ZeroplanError, printable, shown
 from zeroplan.releases import number
 from zeroplan.request.check_setting import CheckInputs, read_inputs, setting_of
 from zeroplan.request.options import Options
@@ -285,7 +285,10 @@ def _checked(path: str, name: str, text: str, inputs: CheckInputs, jobs: list[Jo
         return setting
 
     taken: list[str] = []
-    checked = check_file(name, text, inputs.setting, named, made)
+    try:
+        checked = check_file(name, text, inputs.setting, named, made)
+    except RecursionError as error:
+        raise SpecError(name, "text that is nested too deep", "a file that people write") from error
     if inputs.reader is None and path != "-" and not is_other(name, text):
         checked = replace(checked, findings=with_lightning(checked.findings, path))
     return replace(checked, notes=[*checked.notes, *dict.fromkeys(taken)])

@@ -43,7 +43,7 @@ def newer_name(name: object) -> str:
 
 
 def of_older(name: object) -> str:
-    """The same, to go behind a message."""
+    """That name, to go behind a message."""
     since = newer_name(name)
     return f" (ms-swift 2's name; {since} since 3.0)" if since else ""
 
@@ -73,7 +73,7 @@ def with_keys(content: dict[str, Any], puts: Mapping[str, Any]) -> dict[str, Any
 
 
 def _older(stage: int, devices: Mapping[str, str]) -> dict[str, Any]:
-    """Those of 2.6.1 have an optimizer and a schedule."""
+    """A config of 2.6.1, which has an optimizer and a schedule."""
     content = _content(stage, "", plain=False)
     offload = {name: {"device": device, "pin_memory": True} for name, device in devices.items()}
     params = dict.fromkeys(("lr", "betas", "eps", "weight_decay"), "auto")

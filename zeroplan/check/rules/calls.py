@@ -65,6 +65,7 @@ MEANT = {"config_file": "hf_ds_config", "deepspeed_config_file": "hf_ds_config",
 """What Accelerate's file calls otherwise than the plugin."""
 
 PARSERS, PARSING = ("ArgumentParser", "HfArgumentParser"), ("parse_args", "parse_args_into_dataclasses")
+OF_KERNEL = "-f"
 ADDS = "add_config_arguments"
 ITS_OPTIONS = ("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config")
 """Options that deepspeed.add_config_arguments adds (0.19.8 __init__.py:_add_core_arguments)."""
@@ -154,8 +155,15 @@ def refused_calls(tree: ast.Module) -> Iterator[Refused]:
 
 def _options_twice(tree: ast.Module) -> Iterator[Refused]:
     """Options that a parser has already as DeepSpeed adds its own to it, or again behind that."""
-    calls = [node for node in outside_branches(tree) if isinstance(node, ast.Call)]
-    parsers = {ast.dump(call.args[0]) for call in calls if last_name(call.func) == ADDS and call.args}
+    scopes = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))]
+    for scope in scopes if ADDS in ast.dump(tree) else ():
+        yield from _options_twice_in(scope)
+
+
+def _options_twice_in(scope: ast.AST) -> Iterator[Refused]:
+    calls = [node for node in outside_branches(scope) if isinstance(node, ast.Call)]
+    parsers = {ast.dump(call.args[0]) for call in calls
+               if last_name(call.func) == ADDS and first_name(call.func) == DEEPSPEED and call.args}  # fmt: skip
     resolves = any(one.arg == "conflict_handler" for call in calls for one in call.keywords)
     for call in () if resolves else calls:
         at = getattr(call.func, "value", None)
@@ -167,13 +175,17 @@ def _options_twice(tree: ast.Module) -> Iterator[Refused]:
 
 def arguments_of_a_kernel(tree: ast.Module) -> Iterator[Refused]:
     """Parsers in a notebook, whose arguments are those of its kernel: -f and the name of a file."""
-    parsers = {node.targets[0].id for node in ast.walk(tree) if isinstance(node, ast.Assign)
-               and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Call)
-               and last_name(node.value.func) in PARSERS}  # fmt: skip
-    called = {last_name(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    nodes = list(ast.walk(tree))
+    assigned = [(node.targets[0].id, node.value) for node in nodes
+                if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)]  # fmt: skip
+    others = {name for name, value in assigned if last_name(getattr(value, "func", None)) not in PARSERS}
+    parsers = {name for name, _value in assigned} - others
+    called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     lines = (line for line in tree.body if isinstance(line, ast.Assign | ast.Expr)
              or (isinstance(line, ast.FunctionDef) and line.name in called))  # fmt: skip
-    for call in (node for line in lines for node in ast.walk(line) if isinstance(node, ast.Call)):
+    takes_it = any(isinstance(node, ast.Constant) and node.value == OF_KERNEL for node in nodes)
+    inside = (node for line in lines for node in (line, *outside_branches(line))) if not takes_it else ()
+    for call in (node for node in inside if isinstance(node, ast.Call)):
         at = getattr(call.func, "value", None)
         if last_name(call.func) in PARSING and not call.args and not call.keywords and last_name(at) in parsers:
             yield Refused("ZP856", call, "the arguments of a notebook are its kernel's (-f ...json): the parser stops",

@@ -237,7 +237,7 @@ def initialisation(launch: AccelerateConfig, stage: Any) -> Iterator[Hit]:
 
 
 def built_whole(launch: AccelerateConfig, stage: Any, release: str | None) -> Iterator[Hit]:
-    """Before 1.0 from_pretrained is not told of stage 3; 1.0.0 tells it and leaves "auto" in the batch
+    """Models that every rank builds whole: before 1.0 from_pretrained is not told of stage 3; 1.0.0 leaves "auto" in it
     (utils/dataclasses.py:set_deepspeed_weakref). `release`: the Accelerate that the project asks for.
     """
     is_off = str(launch.fields.get("zero3_init_flag", "")).lower() == "false"
@@ -253,7 +253,7 @@ def built_whole(launch: AccelerateConfig, stage: Any, release: str | None) -> It
 
 
 def fp8_left_out(launch: AccelerateConfig, release: str | None, asked_for: str | None) -> Iterator[Hit]:
-    """`asked_for`: the precision that the script's own Accelerator is given."""
+    """Say where fp8 does not reach the model. `asked_for`: the precision that the script's own Accelerator is given."""
     by_script = asked_for == FP8
     is_asked = launch.is_deepspeed and (by_script or launch.precision == FP8)
     if not is_asked or takes_fp8(release, by_script=by_script):

@@ -37,7 +37,9 @@ POPPED, FROZEN = (1, 10), (0, 19)
 built unless beta says so (trainer/grpo_trainer.py, models/utils.py).
 """
 STEPS = ("scheduler.params.total_num_steps", "scheduler.params.warmup_num_steps")
-STOPS_BEFORE, TAKES_SCHEDULES = "0.17.6", (0, 23)
+STOPS_BEFORE, HANDED_ON, TAKES_SCHEDULES = "0.17.6", (0, 20), (0, 23)
+BY_ACCELERATE = (4, 31)
+"""The transformers since which the Trainer has Accelerate build the engine."""
 USUAL_BETA = 0.04
 
 RULES: tuple[Rule, ...] = (
@@ -187,9 +189,11 @@ def tensor_parallel_unknown(subject: Subject) -> Iterator[Hit]:
 
 
 def schedule_of_none(subject: Subject) -> Iterator[Hit]:
-    """The Trainer hands on its own schedule beside the config's optimizer, in a DummyScheduler."""
+    """An optimizer beside which the Trainer hands on its own schedule, in a DummyScheduler."""
     setting = subject.setting
-    if setting.reader != TRAINER or setting.accelerate is None or number(setting.accelerate) >= TAKES_SCHEDULES:
+    if setting.reader != TRAINER or setting.accelerate is None or number(setting.transformers or "5") < BY_ACCELERATE:
+        return
+    if not HANDED_ON <= number(setting.accelerate) < TAKES_SCHEDULES:
         return
     if isinstance(subject.config.get("optimizer"), dict) and "scheduler" not in subject.config:
         what = f"an optimizer and no scheduler: accelerate {setting.accelerate} takes no schedule of the Trainer's then"

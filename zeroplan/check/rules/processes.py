@@ -11,6 +11,7 @@ from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named
 from zeroplan.check.ranks import FORCE_TORCHRUN, NNODES, NPROC_PER_NODE, USE_RAY, VISIBLE, is_forced, visible
 from zeroplan.check.rule import Example, Rule
 from zeroplan.check.script_parser import LOCAL_RANK
+from zeroplan.check.shell_functions import functions
 
 if TYPE_CHECKING:
     from zeroplan.check.launched import Launch
@@ -32,9 +33,12 @@ STRICT = (
     "deepspeed.initialize(config={'train_batch_size': 8, 'bf16': {'enabled': True}})\n"
 )
 USUAL_PORT, DIGITS = "29500", 5
-MEETS_ELSEWHERE = ("standalone", "rdzv_backend", "rdzv_endpoint")
-"""Options of torchrun with which it takes another port, or any."""
-WAITS = re.compile(r"(?:^|[\n;&|])[ \t]*(?:wait|fg|ssh|read)\b")
+MEETS_ELSEWHERE = (
+    "standalone", "rdzv_backend", "rdzv_endpoint", "nnodes", "node_rank", "num_nodes", "hostfile", "master_addr",
+)  # fmt: skip
+"""Options with which a launcher may take another port or host, or joins the other's ranks."""
+LOCAL, PYTHON = "localhost", ".py"
+WAITS = re.compile(r"wait|\b(?:fg|ssh|read|kill|pkill|exit|exec|sleep|timeout)\b|--pid\b|\bPET_")
 PORTS = "deepspeed --include localhost:0 train.py --deepspeed ds.json &\n" \
         "deepspeed --include localhost:1%s train.py --deepspeed ds.json &\nwait\n"  # fmt: skip
 SINGLE = "SWIFT_SINGLE_DEVICE_MODE"
@@ -89,7 +93,7 @@ RULES: tuple[Rule, ...] = (
         "https://www.deepspeed.ai/getting-started/#launching-deepspeed-training",
     ),
     Rule(
-        "ZP828", ERROR, "A command that ends before its options do", "run in bash 5: they are a command of their own",
+        "ZP828", WARNING, "A command that ends before its options do", "run in bash 5: they are a command of their own",
         Example("deepspeed train.py --deepspeed ds.json \\\n  # --bf16 \\\n  --lr 1e-5\n", file="run.sh"),
         Example("deepspeed train.py --deepspeed ds.json \\\n  --lr 1e-5\n", file="run.sh"),
         "https://www.gnu.org/software/bash/manual/html_node/Escape-Character.html",
@@ -143,10 +147,11 @@ def whole_hosts(launch: Launch) -> Iterator[Hit]:
 
 
 def cut_off(launch: Launch) -> Iterator[Hit]:
-    if launch.cut:
+    if launch.cut and not (launch.cut.endswith(PYTHON) and launch.script.endswith(PYTHON)):
+        loses = "" if launch.named and launch.script else ERROR
         what = f"the command ends before {named(launch.cut)}: a backslash goes on where nothing at all follows it"
         write = "no blank behind a backslash, and no comment or empty line within a command"
-        yield Hit("ZP828", (), what, write, offset=launch.start)
+        yield Hit("ZP828", (), what, write, loses, offset=launch.start)
 
 
 def behind_local_rank(launch: Launch) -> Iterator[Hit]:
@@ -193,8 +198,11 @@ def not_recognized(launch: Launch) -> Iterator[Hit]:
 def on_one_port(text: str, launches: Sequence[Launch]) -> Iterator[Hit]:
     """Runs that a script starts at once: the store of the second finds its port taken."""
     taken: dict[str, Launch] = {}
+    within = functions(text)
     for launch in launches:
-        port = "" if launch.is_conditional or launch.is_below or launch.refusal else _port(launch)
+        in_function = any(one.start <= launch.start < one.end for one in within)
+        is_sure = not (launch.is_conditional or launch.is_below or launch.refusal or in_function)
+        port = _port(launch) if is_sure else ""
         before = taken.get(port)
         if port and before is not None and before.start != launch.start and not _waits(text, before, launch):
             what = f"port {port}, which the run that line {before.line} starts still has: this one stops"
@@ -206,8 +214,9 @@ def on_one_port(text: str, launches: Sequence[Launch]) -> Iterator[Hit]:
 
 def _port(launch: Launch) -> str:
     """Where its ranks meet; "" where that is not known, or any that is free."""
-    free = launch.launcher == "torchrun" and any(name in launch.options for name in MEETS_ELSEWHERE)
-    if launch.launcher not in ("deepspeed", "torchrun") or free:
+    hosts = launch.options.get("include", "") or ""
+    elsewhere = any(name in launch.options for name in MEETS_ELSEWHERE) or (hosts and not hosts.startswith(LOCAL))
+    if launch.launcher not in ("deepspeed", "torchrun") or elsewhere:
         return ""
     port = launch.options.get("master_port", USUAL_PORT) or ""
     return port if port.isdecimal() and port.isascii() and len(port) <= DIGITS else ""

@@ -37,7 +37,8 @@ GROUPS = "model_name_or_path: x/y\ndataset_name: d\n" + BESIDE + "num_generation
 MODE_SINCE = "3.12.0"
 """The release of ms-swift that asks for vLLM's mode (arguments/rlhf_args.py)."""
 
-VALUED = ("model", "model_name_or_path", "dataset", "output_dir", "learning_rate", "num_train_epochs",
+VALUED = ("model", "model_name_or_path", "dataset", "data_path", "train_file", "output_dir", "learning_rate",
+          "num_train_epochs",
           "per_device_train_batch_size", "max_steps", "save_steps", "lr_scheduler_type")  # fmt: skip
 """Arguments that stand on a line with a value."""
 

@@ -1,4 +1,4 @@
-"""Calls of transformers' Trainer and of Accelerator at which their releases stop, in a file of Python."""
+"""Calls of transformers' Trainer, of Accelerator and of DeepSpeed at which their releases stop, in a file of Python."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from zeroplan.catalog.trainers.argument_history import NEWEST, Span
 from zeroplan.check.finding import ERROR, WARNING, named
-from zeroplan.check.python_nodes import first_name, last_name, modules_of
+from zeroplan.check.python_nodes import first_name, imported_from, last_name, without_version_checks
 from zeroplan.check.rule import Example, Rule
 from zeroplan.check.rules.calls import Refused
 from zeroplan.check.rules.trainer_release import absence
+from zeroplan.releases import number
 
 TRAINERS = ("Trainer", "Seq2SeqTrainer")
 ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
@@ -34,7 +35,20 @@ args = TrainingArguments("out", bf16=True, eval_strategy="epoch", deepspeed="ds_
 trainer = Trainer(model, args, train_dataset=data%s)
 """
 
+GROUPS_SINCE = "0.18.6"
+GROUPED = """import deepspeed
+model = deepspeed.tp_model_init(model, tp_size=2, dtype=dtype, tp_group=group)
+ds_config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "tensor_parallel": {"autotp_size": 2}}
+engine = deepspeed.initialize(model=model, config=ds_config%s)
+"""
+
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "ZP721", ERROR, "An mpu beside the groups that tp_model_init was given",
+        "runtime/tensor_parallel/init_utils.py:88, run with two ranks: ValueError; 0.18.5 does not look",
+        Example(GROUPED % ", mpu=mpu", file="train.py"), Example(GROUPED % "", file="train.py"),
+        "https://www.deepspeed.ai/tutorials/autotp-training/", since=GROUPS_SINCE,
+    ),
     Rule(
         "ZP859", ERROR, "An evaluation that is given no data",
         "transformers 5.24: trainer.py:__init__, run: ValueError; 4.38 at the end of the first epoch",
@@ -45,12 +59,25 @@ RULES: tuple[Rule, ...] = (
 
 
 def refused_calls_of_releases(
-    tree: ast.Module, transformers: str | None, accelerate: str | None
+    tree: ast.Module, deepspeed: str, transformers: str | None, accelerate: str | None
 ) -> Iterator[Refused]:  # fmt: skip
-    """`transformers`, `accelerate`: the releases that a project asks for; None: the newest."""
+    """Those of a file. `transformers`, `accelerate`: the releases that a project asks for; None: the newest."""
+    if number(deepspeed) >= number(GROUPS_SINCE):
+        yield from _groups_twice(tree)
     yield from _lost(tree, TRAINERS, "transformers", OF_TRAINER, transformers, NEWEST)
     yield from _lost(tree, ("Accelerator",), "accelerate", OF_ACCELERATOR, accelerate, NEWEST_ACCELERATE)
     yield from _without_data(tree)
+
+
+def _groups_twice(tree: ast.Module) -> Iterator[Refused]:
+    """Tensor-parallel groups of tp_model_init, and others behind them."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and first_name(node.func) == "deepspeed"]
+    given = {name: next((one.value for call in calls if last_name(call.func) == name for one in call.keywords
+                         if one.arg == argument and getattr(one.value, "value", one) is not None), None)
+             for name, argument in (("tp_model_init", "tp_group"), ("initialize", "mpu"))}  # fmt: skip
+    at = given["initialize"]
+    if at is not None and given["tp_model_init"] is not None:
+        yield Refused("ZP721", at, "mpu beside the tp_group of tp_model_init: deepspeed.initialize stops", "delete mpu")
 
 
 def _lost(
@@ -74,6 +101,8 @@ def _without_data(tree: ast.Module) -> Iterator[Refused]:
         return
     (trainer,), (arguments,) = calls, several
     names = [one.arg for one in trainer.keywords]
+    if _is_set_elsewhere(tree) or any(isinstance(one, ast.Starred) for one in trainer.args):
+        return
     value = next((one.value for one in arguments.keywords if one.arg in EVALUATES), None)
     strategy = getattr(value, "value", None)
     if value is None or strategy not in STRATEGIES or DATA in names or None in names or len(trainer.args) >= AT:
@@ -82,11 +111,19 @@ def _without_data(tree: ast.Module) -> Iterator[Refused]:
     yield Refused("ZP859", value, what, f'{named("eval_strategy")}="no", or {DATA}=...')
 
 
+def _is_set_elsewhere(tree: ast.Module) -> bool:
+    """Whether a file has another trainer, or sets what the evaluation needs behind its call."""
+    nodes = list(ast.walk(tree))
+    trainers = [node for node in nodes if isinstance(node, ast.Call) and last_name(node.func).endswith("Trainer")]
+    stored = (node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
+    return len(trainers) != 1 or any(name in (*EVALUATES, DATA) for name in stored)
+
+
 def _calls(tree: ast.Module, names: tuple[str, ...], package: str) -> list[ast.Call]:
-    """Calls of what is imported from a package."""
-    modules = modules_of(tree)
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and last_name(node.func) in names
-            and modules.get(first_name(node.func), "").partition(".")[0] == package]  # fmt: skip
+    """Calls of what is imported from a package, where no release is asked for."""
+    imported = imported_from(tree, package)
+    return [node for node in without_version_checks(tree) if isinstance(node, ast.Call)
+            and last_name(node.func) in names and first_name(node.func) in imported]  # fmt: skip
 
 
 CHECKS = ()
