@@ -6,6 +6,7 @@ import pytest
 
 CONFIG = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'
 ONE = "deepspeed --include localhost:0%s t.py --deepspeed ds.json"
+TAIL = " t.py --deepspeed ds.json"
 OTHER = "torchrun --nproc_per_node 2%s t.py --deepspeed ds.json"
 
 
@@ -14,6 +15,7 @@ OTHER = "torchrun --nproc_per_node 2%s t.py --deepspeed ds.json"
     [
         (f"{ONE % ''} &\n{ONE % ''} &\nwait\n", 2), (f"{ONE % ''} > a.log 2>&1 &\n{OTHER % ''}\n", 2), (f"{ONE % ''} | tee a &\n{ONE % ''} | tee b &\n", 2),
         (f"{OTHER % ' --master_port 29501'} &\n{ONE % ''} &\n{ONE % ' --master_port=29501'}\n", 3), (f"{ONE % ''} \\\n  &> a &\n\n{ONE % ''}\n", 4),
+        (f"deepspeed --hostfile h{TAIL} &\ndeepspeed --hostfile h{TAIL} &\n", 2), (f"deepspeed --hostfile h{TAIL} &\ndeepspeed --hostfile i{TAIL} &\n", None),
         (f"{ONE % ''}\n{ONE % ''}\n", None), (f"{ONE % ''} &\nwait\n{ONE % ''} &\n", None), (f"{ONE % ''} &\nwait $!; {ONE % ''}\n", None),
         (f"{ONE % ''} && {ONE % ''}\n", None), (f"{ONE % ''} > a 2>&1\n{ONE % ''}\n", None), (f"{ONE % ''} &\n{ONE % ' --master_port 29501'} &\n", None),
         (f"{OTHER % ' --standalone'} &\n{OTHER % ' --standalone'} &\n", None), (f"{ONE % ' --master_port $P'} &\n{ONE % ' --master_port $P'} &\n", None),

@@ -178,7 +178,7 @@ def arguments_of_a_kernel(tree: ast.Module) -> Iterator[Refused]:
     nodes = list(ast.walk(tree))
     assigned = [(node.targets[0].id, node.value) for node in nodes
                 if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)]  # fmt: skip
-    others = {name for name, value in assigned if last_name(getattr(value, "func", None)) not in PARSERS}
+    others = {name for name, value in assigned if last_name(getattr(value, "func", None)) not in (*PARSERS, ADDS)}
     parsers = {name for name, _value in assigned} - others
     called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     lines = (line for line in tree.body if isinstance(line, ast.Assign | ast.Expr)

@@ -34,9 +34,9 @@ STRICT = (
 )
 USUAL_PORT, DIGITS = "29500", 5
 MEETS_ELSEWHERE = (
-    "standalone", "rdzv_backend", "rdzv_endpoint", "nnodes", "node_rank", "num_nodes", "hostfile", "master_addr",
+    "standalone", "rdzv_backend", "rdzv_endpoint", "nnodes", "node_rank",
 )  # fmt: skip
-"""Options with which a launcher may take another port or host, or joins the other's ranks."""
+"""Options with which a launcher may take another port, or joins the other's ranks."""
 LOCAL, PYTHON = "localhost", ".py"
 WAITS = re.compile(r"wait|\b(?:fg|ssh|read|kill|pkill|exit|exec|sleep|timeout)\b|--pid\b|\bPET_")
 PORTS = "deepspeed --include localhost:0 train.py --deepspeed ds.json &\n" \
@@ -197,29 +197,32 @@ def not_recognized(launch: Launch) -> Iterator[Hit]:
 
 def on_one_port(text: str, launches: Sequence[Launch]) -> Iterator[Hit]:
     """Runs that a script starts at once: the store of the second finds its port taken."""
-    taken: dict[str, Launch] = {}
+    taken: dict[tuple[str | None, ...], Launch] = {}
     within = functions(text)
     for launch in launches:
         in_function = any(one.start <= launch.start < one.end for one in within)
         is_sure = not (launch.is_conditional or launch.is_below or launch.refusal or in_function)
-        port = _port(launch) if is_sure else ""
-        before = taken.get(port)
-        if port and before is not None and before.start != launch.start and not _waits(text, before, launch):
-            what = f"port {port}, which the run that line {before.line} starts still has: this one stops"
-            option = "--master_port" if launch.launcher == "deepspeed" else "--master-port"
-            yield Hit("ZP854", (), what, f"{option} {int(port) + 1}", offset=launch.start)
-        elif port and launch.goes_on:
-            taken[port] = launch
+        place = _meets(launch) if is_sure else None
+        before = None if place is None else taken.get(place)
+        if place is not None and before is not None:
+            if before.start != launch.start and not _waits(text, before, launch):
+                what = f"port {place[0]}, which the run that line {before.line} starts still has: this one stops"
+                option = "--master_port" if launch.launcher == "deepspeed" else "--master-port"
+                yield Hit("ZP854", (), what, f"{option} {int(place[0] or 0) + 1}", offset=launch.start)
+        elif place is not None and launch.goes_on:
+            taken[place] = launch
 
 
-def _port(launch: Launch) -> str:
-    """Where its ranks meet; "" where that is not known, or any that is free."""
-    hosts = launch.options.get("include", "") or ""
-    elsewhere = any(name in launch.options for name in MEETS_ELSEWHERE) or (hosts and not hosts.startswith(LOCAL))
-    if launch.launcher not in ("deepspeed", "torchrun") or elsewhere:
-        return ""
-    port = launch.options.get("master_port", USUAL_PORT) or ""
-    return port if port.isdecimal() and port.isascii() and len(port) <= DIGITS else ""
+def _meets(launch: Launch) -> tuple[str | None, ...] | None:
+    """The port, and the hosts, where its ranks meet; None where that is not known, or any that is free."""
+    options = launch.options
+    hosts = options.get("include", "") or ""
+    elsewhere = any(name in options for name in MEETS_ELSEWHERE) or (hosts and not hosts.startswith(LOCAL))
+    port = options.get("master_port", USUAL_PORT) or ""
+    is_port = port.isdecimal() and port.isascii() and len(port) <= DIGITS
+    if launch.launcher not in ("deepspeed", "torchrun") or elsewhere or not is_port:
+        return None
+    return port, *(options.get(name, "") for name in ("hostfile", "master_addr", "num_nodes"))
 
 
 def _waits(text: str, first: Launch, second: Launch) -> bool:
