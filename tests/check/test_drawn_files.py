@@ -197,6 +197,7 @@ def test_calls_that_an_older_release_takes(check_files, argument, release, messa
     ("release", "field", "code", "warns"),
     [
         ("1.3.0", "fp8", "Accelerator()", True), ("1.3.0", "'no'", "Accelerator(mixed_precision='fp8')", True), ("1.10.0", "fp8", "Accelerator()", True),
+        ("1.3.0", "'no'", "p.add_argument('--half', default='fp8')\nAccelerator(mixed_precision=args.half)", True),
         ("1.10.0", "fp8", "Accelerator(mixed_precision='fp8')", False), ("1.11.0", "fp8", "Accelerator()", False), ("1.3.0", "bf16", "Accelerator()", False),
         ("", "fp8", "Accelerator()", False),
     ],

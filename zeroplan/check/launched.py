@@ -78,6 +78,8 @@ class Launch(NamedTuple):
     """Whether its model is a PipelineModule of DeepSpeed's, by its options."""
     accumulates: int | None = None
     """Micro-batches of a step that the script's own Accelerator asks for."""
+    precision: str | None = None
+    """The mixed precision that the script's own Accelerator asks for."""
     unrecognized: str = ""
     """The first option at which the script's own parser stops."""
     no_choice: str = ""

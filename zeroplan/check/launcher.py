@@ -63,7 +63,7 @@ from zeroplan.check.ranks import (
     tasks_of,
 )
 from zeroplan.check.script_arguments import trains_by_trainer
-from zeroplan.check.script_parser import accumulated, invalid_choice, unrecognized
+from zeroplan.check.script_parser import accumulated, asked_precision, invalid_choice, unrecognized
 from zeroplan.check.setting import ACCELERATE, ANY, LIGHTNING
 from zeroplan.check.shell import commands, cut_off, inner_commands
 from zeroplan.check.shell_script import Command
@@ -203,6 +203,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         built=openrlhf,
         pipeline=megatron is not None and megatron.pipeline,
         accumulates=accumulated(code, {name: word.text for name, word in stated}),
+        precision=asked_precision(code, {name: word.text for name, word in stated}),
         unrecognized="" if command.folder else _unrecognized(line, stated, code),
         no_choice="" if command.folder else _no_choice(line, stated, code),
         strategy=strategy_option([*stated, *assignments(line.script_words)]),

@@ -36,7 +36,7 @@ from zeroplan.check.rules.hosts import HOST_CHECKS
 from zeroplan.check.rules.launch import beside_the_scripts_config
 from zeroplan.check.rules.processes import PROCESS_CHECKS, on_one_port
 from zeroplan.check.rules.shell_text import TEXT_CHECKS
-from zeroplan.check.script_parser import asked_precision, clipped
+from zeroplan.check.script_parser import clipped
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER, Setting
 from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.check.shell_script import Command
@@ -333,7 +333,7 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
     setting = replace(
         setting, gpus=setting.gpus or launch.gpus, mixed_precision=precision, accumulates=launch.accumulates,
         device_map=_device_map(launch, beside), clips=clipped(launch.python[1]) if launch.python is not None else "",
-        precision=setting.precision or _of_accelerator(launch),
+        precision=setting.precision or (launch.precision if launch.launcher == "accelerate" else None),
     )  # fmt: skip
     if launch.config is None:
         if launch.training is None and not is_launch(document := read_document(*file, "an Accelerate config")):
@@ -367,12 +367,6 @@ def _given(launch: Launch, file: tuple[str, str], setting: Setting, beside: Besi
     by_code = launch.code is not None and any(name in launch.code[1] for name in BATCH)
     checked.findings += [one for one in findings if not (by_code and one.rule == NO_BATCH)]
     return _with_launchers(checked, launch, beside) if launch.reader in (TRAINER, ACCELERATE) else checked
-
-
-def _of_accelerator(launch: Launch) -> str | None:
-    """The precision that the script's own Accelerator asks for, where Accelerate hands the config on."""
-    by_accelerate = launch.launcher == "accelerate" and launch.python is not None
-    return asked_precision(launch.python[1]) if by_accelerate and launch.python is not None else None
 
 
 def _device_map(launch: Launch, beside: Beside) -> DeviceMap | None:

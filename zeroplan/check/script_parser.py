@@ -105,14 +105,30 @@ def clipped(code: str) -> str:
     return "" if match is None else match[1]
 
 
-def asked_precision(code: str) -> str | None:
-    """The mixed precision that a script's only Accelerator asks for in a word; None where none does."""
+def asked_precision(code: str, options: Mapping[str, str | None]) -> str | None:
+    """The mixed precision that a script's only Accelerator asks for in a word, or by an option; None where none does.
+    `options`: what the script is given.
+    """
     tree = parsed(code) if "mixed_precision" in code else None
     calls = [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, ast.Call)
                                      and last_name(node.func) == "Accelerator"]  # fmt: skip
     values = [one.value for call in calls for one in call.keywords if one.arg == "mixed_precision"]
-    stated = getattr(values[0], "value", None) if len(calls) == len(values) == 1 else None
+    value = values[0] if len(calls) == len(values) == 1 else None
+    stated = getattr(value, "value", None) if isinstance(value, ast.Constant) else _by_option(value, tree, options)
     return stated if stated in PRECISIONS else None
+
+
+def _by_option(value: ast.expr | None, tree: ast.Module | None, options: Mapping[str, str | None]) -> str | None:
+    """What args.mixed_precision stands for: the option, or its default."""
+    if not isinstance(value, ast.Attribute) or tree is None:
+        return None
+    option = f"--{value.attr}"
+    if option in options:
+        return options[option]
+    added = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and last_name(node.func) == "add_argument"
+             and any(getattr(one, "value", None) == option for one in node.args))  # fmt: skip
+    defaults = (one.value for call in added for one in call.keywords if one.arg == "default")
+    return next((str(getattr(one, "value", "")) for one in defaults), None)
 
 
 def accumulated(code: str, options: Mapping[str, str | None]) -> int | None:
