@@ -32,8 +32,8 @@ TAG = "__float__"
 
 SHORTEST = 3
 """Parts of a path with one folder: /tmp/ds.json."""
-OF_DEEPSPEED = re.compile(r"(?:^|[^a-z])(?:ds|deepspeed|zero[0-3]?)(?:[^a-z]|$)")
-"""How a ds_config is called, whose name alone is looked for here: /home/me/configs/ds_z3.json."""
+OF_DEEPSPEED = re.compile(r"(?:^|[^a-z])(?:ds|deepspeed|zero[0-3]?)(?:[^a-z]|conf|$)")
+"""How people name a ds_config: ds_config.json, deepspeed.json, zero3_offload.json, my-ds-config.json."""
 EVERYBODYS = ("ds_config.json", "deepspeed_config.json", "deepspeed.json", "zero1.json", "zero2.json", "zero3.json")
 """Names that may be another project's file too."""
 LONGEST_END = 6

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 
-from zeroplan.catalog.files import LARGEST_CONFIG, LARGEST_FILE, beside, read_text
+from zeroplan.catalog.files import LARGEST_CONFIG, LARGEST_FILE, OF_DEEPSPEED, beside, read_text
 from zeroplan.catalog.trainers.tools import tool_of
 from zeroplan.check.arguments import YAML
 from zeroplan.check.files import strategy_of
 from zeroplan.check.gpt_neox import handed_on, is_neox
 from zeroplan.check.inner import inner
 from zeroplan.check.json_reader import NotReadableError
-from zeroplan.check.kind import DEEPSPEED, JSON, NOTEBOOK, OWN_KEYS, SCRIPT, Kind, is_notebook, kind_of, read_document
+from zeroplan.check.kind import (
+    DEEPSPEED,
+    JSON,
+    NOTEBOOK,
+    OWN_KEYS,
+    PYTHON,
+    SCRIPT,
+    Kind,
+    is_notebook,
+    kind_of,
+    read_document,
+)
 from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.python_reader import WORDS
 from zeroplan.errors import SpecError, ZeroplanError, shown
 
-ENDINGS = (*JSON, *YAML, *SCRIPT, ".py", NOTEBOOK)
-NAMED = re.compile(r"(?:^|[^a-z])(?:ds|deepspeed|zero[0-3]?)(?:[^a-z]|conf|$)")
-"""How people name them: ds_config.json, deepspeed.json, zero3_offload.json, my-ds-config.json."""
+ENDINGS = (*JSON, *YAML, *SCRIPT, PYTHON, NOTEBOOK)
 EXPECTED = "a ds_config.json"
 
 
@@ -63,11 +71,11 @@ def looks_like_config(path: str) -> bool:
     """By its name, where it is JSON; else by what stands in it: that it is a ds_config, has one or names one."""
     if path.lower().endswith(SCRIPT):
         return _starts_with_config(path)
-    if path.lower().endswith(".py"):
+    if path.lower().endswith(PYTHON):
         return _has_or_names_config(path)
     if is_notebook(path):
         return _is_notebook_with_config(path)
-    is_named = not path.lower().endswith(YAML) and NAMED.search(os.path.basename(path).lower())
+    is_named = not path.lower().endswith(YAML) and OF_DEEPSPEED.search(os.path.basename(path).lower())
     return bool(is_named) or _has_config(path)
 
 

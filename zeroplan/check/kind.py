@@ -46,7 +46,7 @@ OTHERS = {
 OPENRLHF = frozenset({"zero_stage", "micro_train_batch_size"})
 RECORDED = "value"
 """The key that a run's config has under each name, as wandb records it."""
-NOTEBOOK = ".ipynb"
+NOTEBOOK, PYTHON = ".ipynb", ".py"
 SHELL = re.compile(r"[/\s](?:ba|da|z|k)?sh\b")
 BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|\$) -", re.MULTILINE)
 """Lines for a batch system."""

@@ -14,7 +14,7 @@ from zeroplan.check.arguments import Arguments, has_own
 from zeroplan.check.document import Beside, Document
 from zeroplan.check.inner import inner, named_in
 from zeroplan.check.json_reader import NotReadableError
-from zeroplan.check.kind import JSON, Kind, is_data, kind_of, read_document
+from zeroplan.check.kind import JSON, PYTHON, Kind, is_data, kind_of, read_document
 from zeroplan.check.launch import AccelerateConfig, is_launch
 from zeroplan.check.launch_options import options_of
 from zeroplan.check.python_names import imported_files
@@ -23,7 +23,7 @@ from zeroplan.check.script_arguments import reads_a_file
 from zeroplan.check.shell_variables import Word
 from zeroplan.errors import SpecError
 
-PYTHON, MODULE = ".py", re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 MOST_IMPORTED = 40
 OF_FILES = ("llamafactory-cli", "axolotl", "axolotl.cli.train")
 """What takes a training file and names no config beside it."""

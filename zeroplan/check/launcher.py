@@ -19,6 +19,7 @@ from zeroplan.check.command_line import TOOLS, CommandLine
 from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.finding import said
 from zeroplan.check.kind import DEEPSPEED as KEY
+from zeroplan.check.kind import PYTHON
 from zeroplan.check.launch import KIND, OPTIONS, PROCESSES
 from zeroplan.check.launch_files import (
     arguments_of,
@@ -207,7 +208,7 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         unrecognized="" if command.folder else _unrecognized(line, stated, code),
         no_choice="" if command.folder else _no_choice(line, stated, code),
         strategy=strategy_option([*stated, *assignments(line.script_words)]),
-        more=tuple([word.text for word in line.script_words if word.text and word.text.endswith(".py")]),
+        more=tuple([word.text for word in line.script_words if word.text and word.text.endswith(PYTHON)]),
         python=python,
         is_open=is_open,
     )  # fmt: skip

@@ -19,8 +19,7 @@ from zeroplan.check.arguments import YAML
 from zeroplan.check.document import Beside
 from zeroplan.check.files import check_config_file
 from zeroplan.check.json_reader import NotReadableError, read_json
-from zeroplan.check.kind import JSON, is_config, is_script
-from zeroplan.check.launch_files import PYTHON
+from zeroplan.check.kind import JSON, PYTHON, is_config, is_script
 from zeroplan.check.named_config import CheckedFiles, Made, check_json
 from zeroplan.check.python_file import check_python, refused_by
 from zeroplan.check.python_names import names_of

@@ -11,6 +11,7 @@ from itertools import islice
 
 from zeroplan.catalog.files import project_folders
 from zeroplan.check.finding import WARNING, Finding
+from zeroplan.check.kind import PYTHON
 
 NO_BATCH = "ZP203"
 BY_LIGHTNING = re.compile(r"\bDeepSpeed(?:Strategy|Plugin)\(")
@@ -53,4 +54,4 @@ def _in_project(folder: str, here: str) -> str:
 def _python(folder: str) -> Iterator[str]:
     for place, folders, names in islice(os.walk(folder), MOST_FOLDERS):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (os.path.join(place, name) for name in sorted(names) if name.endswith(".py"))
+        yield from (os.path.join(place, name) for name in sorted(names) if name.endswith(PYTHON))

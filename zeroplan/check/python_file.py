@@ -14,7 +14,8 @@ from zeroplan.check.check import MOST, check, placed
 from zeroplan.check.device_map import device_map
 from zeroplan.check.document import Beside, Document, ValueNode
 from zeroplan.check.finding import ERROR, WARNING, Finding, Hit, named, said
-from zeroplan.check.launch_files import PYTHON, imported
+from zeroplan.check.kind import PYTHON
+from zeroplan.check.launch_files import imported
 from zeroplan.check.named_config import (
     EXPECTED,
     TWICE,

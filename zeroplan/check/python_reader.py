@@ -15,7 +15,7 @@ from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.inner import OWN_NAME
 from zeroplan.check.interpolated import stand_in
 from zeroplan.check.json_reader import NotReadableError, read_json
-from zeroplan.check.kind import OWN_KEYS, is_config
+from zeroplan.check.kind import OWN_KEYS, PYTHON, is_config
 from zeroplan.check.python_calls import ConfigCall, config_calls, has_reference, tool_of_call
 from zeroplan.check.python_names import (
     CHANGING,
@@ -106,7 +106,7 @@ NOT_WORKED_OUT = (_UnknownError, ArithmeticError, TypeError, ValueError, Recursi
 
 def is_python(name: str, text: str) -> bool:
     first = text[: text.find("\n")] if text.startswith("#!") else ""
-    return name.lower().endswith(".py") or "python" in first
+    return name.lower().endswith(PYTHON) or "python" in first
 
 
 def python_tree(name: str, text: str) -> ast.Module:

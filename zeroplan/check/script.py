@@ -22,9 +22,10 @@ from zeroplan.check.finding import ADVICE, ERROR, Finding, Hit, named, said
 from zeroplan.check.inner import OWN_NAME
 from zeroplan.check.interpolated import known_of
 from zeroplan.check.json_reader import NotReadableError, read_json
-from zeroplan.check.kind import OtherKindError, read_document
+from zeroplan.check.kind import DEEPSPEED as KEY
+from zeroplan.check.kind import PYTHON, OtherKindError, read_document
 from zeroplan.check.launch import DEEPSPEED, FILE, KIND, PRECISION, AccelerateConfig, is_launch
-from zeroplan.check.launch_files import PYTHON, read_beside, with_imported
+from zeroplan.check.launch_files import read_beside, with_imported
 from zeroplan.check.launched import Launch, within
 from zeroplan.check.launcher import commands_of, launches
 from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, check_names, reached
@@ -50,7 +51,7 @@ SCRIPTS = "deepspeed, torchrun or accelerate launch with a --deepspeed or --conf
 NO_BATCH, BATCH = "ZP203", ("train_batch_size", "train_micro_batch_size_per_gpu")
 """The rule on a config without a batch size, which OpenRLHF's defaults give it, and keys that a script's code may set.
 """
-OF_SWIFT, KEY = "ZP831", "deepspeed"
+OF_SWIFT = "ZP831"
 WRITTEN_VALUE = re.compile(r'"\w+": ([\w.]+)')
 NOT_TAKEN = "a run in a branch that the script's own variables do not take"
 NO_CONFIG = "a script that gives no DeepSpeed config to a training run"

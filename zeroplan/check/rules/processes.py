@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named
+from zeroplan.check.kind import PYTHON
 from zeroplan.check.ranks import FORCE_TORCHRUN, NNODES, NPROC_PER_NODE, USE_RAY, VISIBLE, is_forced, visible
 from zeroplan.check.rule import Example, Rule
 from zeroplan.check.script_parser import LOCAL_RANK
@@ -37,7 +38,7 @@ MEETS_ELSEWHERE = (
     "standalone", "rdzv_backend", "rdzv_endpoint", "nnodes", "node_rank",
 )  # fmt: skip
 """Options with which a launcher may take another port, or joins the other's ranks."""
-LOCAL, PYTHON = "localhost", ".py"
+LOCAL = "localhost"
 WAITS = re.compile(r"wait|\b(?:fg|ssh|read|kill|pkill|exit|exec|sleep|timeout)\b|--pid\b|\bPET_")
 PORTS = "deepspeed --include localhost:0 train.py --deepspeed ds.json &\n" \
         "deepspeed --include localhost:1%s train.py --deepspeed ds.json &\nwait\n"  # fmt: skip

@@ -25,6 +25,7 @@ from zeroplan.check.arguments import Arguments
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.interpolated import is_interpolated
 from zeroplan.check.kind import DEEPSPEED as KEY
+from zeroplan.check.kind import PYTHON
 from zeroplan.check.rule import Example, Rule
 from zeroplan.check.script_arguments import stops_at_unknown
 from zeroplan.releases import number
@@ -33,7 +34,6 @@ NEWEST_OF = {TRAINER: NEWEST, TRL: NEWEST, LLAMA_FACTORY: "5.6.0"}
 """The newest transformers that each tool's own newest release takes: of LLaMA-Factory 0.9.5, TRL 1.16."""
 NEWEST_TRL, NEWEST_LLAMA_FACTORY, NEWEST_SWIFT = "1.16.0", "0.9.5", "4.6.0"
 VALUES: dict[str, Mapping[str, Span]] = {"optim": OPTIMIZERS, "lr_scheduler_type": SCHEDULES}
-PYTHON = ".py"
 PAIR, QUOTES = re.compile(r"^(\w+): (\S+)$"), "\"'"
 FIRST = "4.36.0"
 NEAR = 0.8
