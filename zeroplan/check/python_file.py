@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from itertools import accumulate, islice
 from operator import itemgetter
 
@@ -40,7 +41,7 @@ from zeroplan.check.python_reader import (
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY, as_argument
 from zeroplan.check.python_words import WORDS
 from zeroplan.check.rules.calls import Refused
-from zeroplan.check.rules.trainer_release import unknown_to_trainer
+from zeroplan.check.rules.trainer_release import Stated, arguments_of_the_release, unknown_to_trainer
 from zeroplan.check.setting import ANY, DEEPSPEED, LIGHTNING, TRAINER, Setting
 from zeroplan.errors import SpecError
 
@@ -165,16 +166,25 @@ def options_refused(name: str, text: str, is_option: Callable[[str], bool]) -> l
 
 def calls_refused(name: str, text: str, setting: Setting) -> list[Finding]:
     """Arguments in its calls that the releases which the project asks for do not have. Raises `SpecError`."""
+    releases = Stated(setting.transformers, setting.trl, setting.llama_factory, setting.swift)
+    return list(_calls_refused(name, text, setting.version, setting.accelerate, releases))
+
+
+@lru_cache(maxsize=32)
+def _calls_refused(
+    name: str, text: str, deepspeed: str, accelerate: str | None, releases: Stated
+) -> tuple[Finding, ...]:  # fmt: skip
+    """Those arguments, worked out once for a program that several runs of a script start."""
     is_there = ARGUMENTS.search(text) is not None or OF_TRL.search(text) is not None
     several = arguments_of_calls(name, text)[:MOST] if is_there else []
-    found = [one for arguments in several for one in check_releases(arguments, setting)]
-    found += [placed(one.document, hit) for one in several
-              for hit in islice(unknown_to_trainer(one, setting.transformers), MOST)]  # fmt: skip
-    is_there = OF_TRAINER.search(text) is not None
-    releases = (setting.version, setting.transformers, setting.accelerate)
-    of_trainer = refused_by_release(name, text, *releases) if is_there else []
-    of_arguments = [replace(one, write=ARGUMENT.sub(_as_keyword, one.write)) for one in found]
-    return of_arguments + refused_by(name, text, of_trainer)
+    hits = ((one, hit) for one in several for rule in (arguments_of_the_release(one, releases),
+                                                       unknown_to_trainer(one, releases.transformers))
+            for hit in islice(rule, MOST))  # fmt: skip
+    stops = [placed(one.document, hit) for one, hit in hits]
+    has_calls = OF_TRAINER.search(text) is not None
+    of_calls = refused_by_release(name, text, deepspeed, releases.transformers, accelerate) if has_calls else []
+    of_arguments = [replace(one, write=ARGUMENT.sub(_as_keyword, one.write)) for one in stops]
+    return tuple(of_arguments + refused_by(name, text, of_calls))
 
 
 def _read_by(use: Use | None, document: Document | None, setting: Setting, unknown: Setting) -> Setting:

@@ -132,7 +132,8 @@ def _embedded(
 ) -> CheckedFiles:  # fmt: skip
     """The configs in Python that the script runs itself, which may write them."""
     checked = CheckedFiles()
-    for code in embedded_python(text, several) if any(word in text for word in WORDS) else ():
+    codes = (code for code in embedded_python(text, several) if any(word in code for word in WORDS))
+    for code in islice(codes, MOST) if any(word in text for word in WORDS) else ():
         from zeroplan.check.python_file import check_python  # where there is such a text
 
         with suppress(SpecError):
