@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
-from zeroplan.check.folder import JSON, NAMED
+from zeroplan.catalog.files import OF_DEEPSPEED
+from zeroplan.check.folder import JSON
 
 HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))}
 TAKEN = ("ds_config.json", "conf/ds_config_zero3.json", "DS_config.JSON", "my-deepspeed.hjson", "a/zero2.json", "zero3_offload.json",
@@ -37,4 +38,4 @@ def test_files_are_those_that_a_folder_gives_by_name(hook):
     for path in (*TAKEN, *LEFT):
         name = path.rpartition("/")[2].lower()
         assert bool(re.search(hook["files"], path)) == (path in TAKEN)
-        assert (name.endswith(JSON) and bool(NAMED.search(name))) == (path in TAKEN)
+        assert (name.endswith(JSON) and bool(OF_DEEPSPEED.search(name))) == (path in TAKEN)
