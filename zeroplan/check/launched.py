@@ -35,7 +35,7 @@ class Launch(NamedTuple):
     config are known.
     """
     stated: Arguments | None = None
-    """The same with null for what no line sets: of them the names alone are known."""
+    """The Trainer's arguments, with None as the value of those whose variables no line of the script sets."""
     unknown: tuple[str, ...] = ()
     """Arguments that bear on a config and whose values no line of the script sets."""
     overrides: tuple[tuple[str, Any], ...] = ()
@@ -49,7 +49,7 @@ class Launch(NamedTuple):
     refusal: Refusal | None = None
     """Why the launcher starts nothing."""
     environment: Environment = MappingProxyType({})
-    """Of the variables that decide how many processes it starts those that are set."""
+    """Environment variables that are set and decide how many processes start, as NPROC_PER_NODE."""
     folder: str = ""
     """Where it is started, seen from where the script is."""
     cut: str = ""

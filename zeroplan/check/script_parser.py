@@ -18,7 +18,7 @@ OTHERS = (
 )  # fmt: skip
 """What a file has whose options are not known by its calls of add_argument alone."""
 OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config")
-"""Those of deepspeed.add_config_arguments (deepspeed 0.19.8 __init__.py)."""
+"""Options that deepspeed.add_config_arguments adds (0.19.8 __init__.py:_add_core_arguments)."""
 PRECISIONS = ("no", "fp16", "bf16", "fp8")
 LOCAL_RANK = "--local_rank"
 """What DeepSpeed's launcher hands each process (launcher/launch.py), but for --no_local_rank."""

@@ -25,6 +25,7 @@ from zeroplan.check.python_strategies import (
     STRATEGY,
 )
 from zeroplan.check.rule import Example, Rule
+from zeroplan.check.script_parser import OF_DEEPSPEED
 from zeroplan.check.subject import Subject
 
 TAKEN: dict[str, tuple[str, ...]] = {
@@ -67,8 +68,6 @@ MEANT = {"config_file": "hf_ds_config", "deepspeed_config_file": "hf_ds_config",
 PARSERS, PARSING = ("ArgumentParser", "HfArgumentParser"), ("parse_args", "parse_args_into_dataclasses")
 OF_KERNEL = "-f"
 ADDS = "add_config_arguments"
-ITS_OPTIONS = ("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config")
-"""Options that deepspeed.add_config_arguments adds (0.19.8 __init__.py:_add_core_arguments)."""
 PARSES = """import argparse, deepspeed
 parser = argparse.ArgumentParser()
 parser.add_argument("%s", default="ds_config.json")
@@ -168,7 +167,7 @@ def _options_twice_in(scope: ast.AST) -> Iterator[Refused]:
     for call in () if resolves else calls:
         at = getattr(call.func, "value", None)
         if last_name(call.func) == "add_argument" and call.args and at is not None and ast.dump(at) in parsers:
-            named = [one for one in call.args if getattr(one, "value", None) in ITS_OPTIONS]
+            named = [one for one in call.args if getattr(one, "value", None) in OF_DEEPSPEED]
             yield from (Refused("ZP855", one, f"{ADDS} adds {said(one.value)} too, and argparse stops at the second",
                                 "delete it") for one in named if isinstance(one, ast.Constant))  # fmt: skip
 

@@ -72,12 +72,16 @@ def refused_calls_of_releases(
 def _groups_twice(tree: ast.Module) -> Iterator[Refused]:
     """Tensor-parallel groups of tp_model_init, and others behind them."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and first_name(node.func) == "deepspeed"]
-    given = {name: next((one.value for call in calls if last_name(call.func) == name for one in call.keywords
-                         if one.arg == argument and getattr(one.value, "value", one) is not None), None)
-             for name, argument in (("tp_model_init", "tp_group"), ("initialize", "mpu"))}  # fmt: skip
-    at = given["initialize"]
-    if at is not None and given["tp_model_init"] is not None:
+    at = _given(calls, "initialize", "mpu")
+    if at is not None and _given(calls, "tp_model_init", "tp_group") is not None:
         yield Refused("ZP721", at, "mpu beside the tp_group of tp_model_init: deepspeed.initialize stops", "delete mpu")
+
+
+def _given(calls: list[ast.Call], name: str, argument: str) -> ast.expr | None:
+    """The first value other than None that a call of `name` gives an argument."""
+    of_name = (call for call in calls if last_name(call.func) == name)
+    values = (one.value for call in of_name for one in call.keywords if one.arg == argument)
+    return next((one for one in values if not (isinstance(one, ast.Constant) and one.value is None)), None)
 
 
 def _lost(
