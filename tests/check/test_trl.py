@@ -8,7 +8,7 @@ import json
 import pytest
 import yaml
 
-from zeroplan.catalog.trainers.trl_configs import DEEPSPEED, WITHOUT, own_launch
+from zeroplan.catalog.trainers.trl_configs import DEEPSPEED, WITHOUT, own_accelerate_config
 
 SHA_256 = {"zero1": "d80bb28424b1059f", "zero2": "1c3069ad523e1def", "zero3": "4590b5da6c8ff1ec"}
 """Of json.dumps(..., sort_keys=True) of each file of trl/accelerate_configs of trl 1.16.0, its beginning."""
@@ -19,7 +19,7 @@ STOPS = "error ZP205: 1 for gradient_accumulation_steps, gradient_accumulation_s
 
 @pytest.mark.parametrize("name", DEEPSPEED)
 def test_its_own_files_are_its_own(name):
-    content = json.dumps(yaml.safe_load(own_launch(name)[1]), sort_keys=True)
+    content = json.dumps(yaml.safe_load(own_accelerate_config(name)[1]), sort_keys=True)
     assert hashlib.sha256(content.encode()).hexdigest().startswith(SHA_256[name])
 
 

@@ -74,7 +74,7 @@ def _of_script(place: str, text: str) -> SpecError:
     """A script may start several runs, and is checked: what is counted is one config."""
     from zeroplan.check.launcher import launches
 
-    named = [one.named.text for one in launches(place, text) if one.named and one.named.text]
+    named = [one.config.word.text for one in launches(place, text) if one.config.word and one.config.word.text]
     return SpecError(place, "a shell script", IN_YAML, f"--config {named[0]}" if named else "")
 
 
@@ -111,14 +111,14 @@ def _place(text: str, offset: int) -> tuple[int, int]:
 
 def _launched(path: str, document: Document) -> ConfigFile:
     """The config that a file for accelerate launch states or names."""
-    from zeroplan.check.launch import AccelerateConfig, inline
+    from zeroplan.check.accelerate_config import AccelerateConfig, inline
 
-    launch = AccelerateConfig(document)
-    if not launch.is_deepspeed or not launch.fields:
+    accelerate = AccelerateConfig(document)
+    if not accelerate.is_deepspeed or not accelerate.fields:
         raise SpecError(document.name, "an Accelerate config without deepspeed_config", IN_YAML)
-    if launch.config_file:
-        return _beside(path, document.name, launch.config_file)
-    return ConfigFile(inline(launch).config, document.name)
+    if accelerate.config_file:
+        return _beside(path, document.name, accelerate.config_file)
+    return ConfigFile(inline(accelerate).config, document.name)
 
 
 def _trained(path: str, document: Document) -> ConfigFile:

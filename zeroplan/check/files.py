@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zeroplan.check.accelerate_file import Overrides, check_launch
+from zeroplan.check.accelerate_config import AccelerateConfig
+from zeroplan.check.accelerate_file import Overrides, check_accelerate_config
 from zeroplan.check.arguments import YAML, Arguments
 from zeroplan.check.check import UNREADABLE, check
 from zeroplan.check.document import Beside, Document, NotYamlError
@@ -30,11 +31,11 @@ from zeroplan.check.kind import (
     not_a_config,
     read_document,
 )
-from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.named_config import EXPECTED, CheckedFiles, Made, check_json, reached
 from zeroplan.check.partly_known import of_interpolated
 from zeroplan.check.python_reader import is_python
 from zeroplan.check.rules import RULES
+from zeroplan.check.rules.batch import NO_BATCH
 from zeroplan.check.setting import DEEPSPEED as RAW
 from zeroplan.check.setting import TRAINER, Setting, guessed
 from zeroplan.check.training_file import check_training
@@ -60,7 +61,7 @@ OF_DEEPSPEED = re.compile(r"^\s*(?:deepspeed\w*|distributed_type|zero_optimizati
 """A key of YAML that has, or names, a config."""
 EARLY = 50_000
 """Letters of a log that such a line is looked for in."""
-PUT_IN = {"ZP203": "puts nothing in", "ZP309": "puts nothing in", "ZP602": "does not take it out"}
+PUT_IN = {NO_BATCH: "puts nothing in", "ZP309": "puts nothing in", "ZP602": "does not take it out"}
 """Rules about keys that programs put into a block of their file, or build their own optimizer of (CogVideo's sat)."""
 WORDS = (
     "base_model", "model", "model_name_or_path", "output_dir", "deepspeed", "deepspeed_config", "distributed_type",
@@ -125,7 +126,7 @@ def _of_kind(
 ) -> CheckedFiles:  # fmt: skip
     kind, texts = kind_of(document), {document.name: document.text}
     if kind is Kind.ACCELERATE:
-        return check_launch(AccelerateConfig(document, dict(overrides)), setting, beside, made)
+        return check_accelerate_config(AccelerateConfig(document, dict(overrides)), setting, beside, made)
     if kind is Kind.ARGUMENTS:
         named_one = named_in(document) if DEEPSPEED not in document.config else None
         by_own_key = named_one is not None and beside(named_one[1]) is not None

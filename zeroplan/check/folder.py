@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from zeroplan.catalog.files import LARGEST_CONFIG, LARGEST_FILE, OF_DEEPSPEED, beside, read_text
 from zeroplan.catalog.trainers.tools import tool_of
+from zeroplan.check.accelerate_config import AccelerateConfig
 from zeroplan.check.arguments import YAML
 from zeroplan.check.files import strategy_of
 from zeroplan.check.gpt_neox import handed_on, is_neox
@@ -24,7 +25,6 @@ from zeroplan.check.kind import (
     kind_of,
     read_document,
 )
-from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.python_reader import WORDS
 from zeroplan.errors import SpecError, ZeroplanError, shown
 
@@ -90,8 +90,8 @@ def _has_config(path: str) -> bool:
         return False
     kind, stated = kind_of(document), document.config.get(DEEPSPEED)
     if kind is Kind.ACCELERATE:
-        launch = AccelerateConfig(document)
-        return launch.is_deepspeed and bool(launch.fields)
+        accelerate = AccelerateConfig(document)
+        return accelerate.is_deepspeed and bool(accelerate.fields)
     if kind is Kind.ARGUMENTS:
         is_file = isinstance(stated, str) and (stated.endswith(JSON) or tool_of(document.config) is not None)
         return is_file or isinstance(stated, dict)

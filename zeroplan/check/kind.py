@@ -11,10 +11,10 @@ from typing import Any
 
 from zeroplan.catalog.trainers.argument_history import trainer
 from zeroplan.catalog.trainers.tools import TRAINER, tool_of
+from zeroplan.check.accelerate_config import is_accelerate_config
 from zeroplan.check.arguments import OWN, YAML, has_own
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import read_json
-from zeroplan.check.launch import is_launch
 from zeroplan.deepspeed.keys import children
 from zeroplan.deepspeed.keys.removed import REMOVED_KEYS
 from zeroplan.deepspeed.names import COMMENTS
@@ -27,7 +27,7 @@ OWN_KEYS = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
 SECTIONS = ("fp16", "bf16", "optimizer", "scheduler", "aio", "activation_checkpointing")
 MAPPING = re.compile(r"(?:\ufeff?\s*(?:#[^\n]*|---)?\n)*[A-Za-z_][\w-]*:(?:\s|$)")
 """How YAML begins: with a key, behind comments."""
-TRAINERS = frozenset({"per_device_train_batch_size", "num_train_epochs"})
+OF_EVERY_TRAINER = frozenset({"per_device_train_batch_size", "num_train_epochs"})
 TYPED = ("optimizer", "scheduler")
 """Sections that other tools have too, with other keys."""
 NEOX = frozenset({
@@ -140,7 +140,7 @@ def kind_of(document: Document) -> Kind:
     """What a file of these keys is."""
     config = document.config
     names = config.keys()
-    if is_others(config) or is_launch(document):
+    if is_others(config) or is_accelerate_config(document):
         return Kind.OTHER if is_others(config) else Kind.ACCELERATE
     if tool_of(names) is not None:
         return Kind.ARGUMENTS
@@ -158,7 +158,7 @@ def _are_trainers(config: Mapping[str, Any]) -> bool:
     """Whether keys beside a block are the Trainer's: two that hardly any other file has, or most of them."""
     if not has_own(config):
         return False
-    return bool(TRAINERS & config.keys()) or 2 * len(trainer() & config.keys()) >= len(config)
+    return bool(OF_EVERY_TRAINER & config.keys()) or 2 * len(trainer() & config.keys()) >= len(config)
 
 
 def is_config(config: Mapping[str, Any]) -> bool:

@@ -9,13 +9,13 @@ from contextlib import suppress
 from itertools import pairwise
 
 from zeroplan.catalog.trainers.tools import tool_of
-from zeroplan.catalog.trainers.trl_configs import own_launch
+from zeroplan.catalog.trainers.trl_configs import own_accelerate_config
+from zeroplan.check.accelerate_config import AccelerateConfig, is_accelerate_config
 from zeroplan.check.arguments import Arguments, has_own
 from zeroplan.check.document import Beside, Document
 from zeroplan.check.inner import inner, named_in
 from zeroplan.check.json_reader import NotReadableError
 from zeroplan.check.kind import JSON, PYTHON, Kind, is_data, kind_of, read_document
-from zeroplan.check.launch import AccelerateConfig, is_launch
 from zeroplan.check.launch_options import options_of
 from zeroplan.check.python_names import imported_files
 from zeroplan.check.python_nodes import parsed
@@ -121,8 +121,8 @@ def holds_config(document: Document | None) -> bool:
 
 def processes_of(name: str | None, beside: Beside) -> int | None:
     """Those of a file of `accelerate launch`, or of TRL's package."""
-    document = document_of(name, lambda file: beside(file) or own_launch(file))
-    return AccelerateConfig(document).processes if document is not None and is_launch(document) else None
+    document = document_of(name, lambda file: beside(file) or own_accelerate_config(file))
+    return AccelerateConfig(document).processes if document is not None and is_accelerate_config(document) else None
 
 
 def first_file(words: Sequence[Word], beside: Beside) -> Document | None:

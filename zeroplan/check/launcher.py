@@ -11,20 +11,17 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.catalog.trainers.tools import SWIFT, TRL
+from zeroplan.check.accelerate_config import KIND, OPTIONS, PROCESSES
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.command_line import TOOLS, CommandLine
 from zeroplan.check.document import Beside, Document, ValueNode
-from zeroplan.check.finding import said
 from zeroplan.check.kind import DEEPSPEED as KEY
-from zeroplan.check.kind import PYTHON
-from zeroplan.check.launch import KIND, OPTIONS, PROCESSES
 from zeroplan.check.launch_files import (
     arguments_of,
     code_of,
-    file_of,
     first_file,
     holds_config,
     is_config_file,
@@ -45,7 +42,7 @@ from zeroplan.check.launch_options import (
     trainer_arguments,
     value_of,
 )
-from zeroplan.check.launched import Launch, within
+from zeroplan.check.launched import Launch, NamedConfig, Place, within
 from zeroplan.check.launcher_parsers import RANKS
 from zeroplan.check.launcher_refusal import refusal
 from zeroplan.check.megatron import of_megatron
@@ -64,11 +61,11 @@ from zeroplan.check.ranks import (
     tasks_of,
 )
 from zeroplan.check.script_arguments import trains_by_trainer
-from zeroplan.check.script_parser import accumulated, asked_precision, invalid_choice, unrecognized
 from zeroplan.check.setting import ACCELERATE, ANY, LIGHTNING
 from zeroplan.check.shell import commands, cut_off, inner_commands
 from zeroplan.check.shell_script import Command
 from zeroplan.check.shell_variables import Word
+from zeroplan.check.training_script import training_script
 from zeroplan.check.written_files import WrittenFiles
 
 OF_TRL_ALONE = ("--num_generations", "--max_completion_length", "--max_prompt_length", "--reward_funcs", "--use_vllm")
@@ -117,20 +114,22 @@ def launches(
         outermost, *inside = (_launch(document, one, slurm, within(one.folder, written.beside)) for one in known)
         elsewhere = any((word.text or "").rpartition("/")[2] in REMOTE for word in command.words)
         if outermost is not None and elsewhere:
-            outermost = outermost._replace(is_below=True)
+            outermost = _with_place(outermost, is_below=True)
         launched = (outermost, *(_started_by(outermost, one, elsewhere=elsewhere) for one in inside))
         is_here = any(launched) and (command.words[0].text or "").rpartition("/")[2] not in CONTAINERS
         goes_on = is_here and BEHIND.match(text, command.words[-1].end) is not None
-        every += [one._replace(written=written.copy(), is_left_out=command.is_left_out, goes_on=goes_on,
-                               is_conditional=command.is_conditional) for one in launched if one]  # fmt: skip
-    return [one for one in every
-            if one.named or one.is_open or one.starts or one.built or one.strategy or one.code
-            or (one.cut and one.launcher in RANKS)]  # fmt: skip
+        every += [_with_place(one, written=written.copy(), is_left_out=command.is_left_out, goes_on=goes_on,
+                              is_conditional=command.is_conditional) for one in launched if one]  # fmt: skip
+    return [one for one in every if one.may_have_config or (one.cut and one.launcher in RANKS)]
+
+
+def _with_place(launch: Launch, **changes: Any) -> Launch:
+    return launch._replace(place=launch.place._replace(**changes))
 
 
 def _started_by(outer: Launch | None, inner: Launch | None, *, elsewhere: bool) -> Launch | None:
     """What `deepspeed --no_python bash -c "python train.py"` starts: each of its ranks is one process."""
-    inner = inner and inner._replace(is_below=inner.is_below or elsewhere)
+    inner = inner and _with_place(inner, is_below=inner.place.is_below or elsewhere)
     if outer is None or inner is None or outer.launcher not in RANKS or inner.launcher not in PLAIN:
         return inner
     return inner._replace(launcher=outer.launcher, gpus=outer.gpus)
@@ -146,71 +145,101 @@ def _launch(document: Document, command: Command, slurm: Slurm, beside: Beside) 
         return _below(
             launcher, _launch(document, command._replace(words=line.script_words), slurm, beside), tasks_of(own, slurm)
         )
-    first_document = first_file(line.script_words, beside) if launcher in (*RANKS, *PLAIN) else None
-    first = line.script_words[0] if first_document is not None else None
-    names_one = first_document is not None and bool(first_document.config.get(KEY))
-    training = training_file(command.words[line.at :]) or (first if names_one else None)
-    by_name = training is not None and (launcher == "llamafactory-cli" or training is first)
-    stated = assignments(line.script_words) if by_name else list(options_of(line.script_words))
-    environment = _environment(command, line, stated)
-    config, reader = _config(command.words[line.at], stated, line.script_words, environment)
-    word = training or first or next((word for name, word in stated if OF_A_FILE.fullmatch(name)), None)
-    named = first_document if word is not None and word is first else named_document(word, beside)
+    given = _given_file(command, line, beside)
+    stated = given.stated
     python = code_of(script, beside)
-    file = _trainers(arguments_of(named), python, beside)
     code = "" if python is None else python[1]
-    by_file = script is not None and SWIFTS.search(script.text or "") is not None
-    tool = SWIFT if by_file else TOOLS.get(launcher, "") or _tool_of(code, stated)
-    arguments, unknown = trainer_arguments(
-        document, stated, tool, code, beside_a_file=training is not None or file is not None,
-        is_open=any(word.text is None and not word.partly.startswith("-") for word in line.script_words),
-    )  # fmt: skip
-    if "Accelerator(" in code and not trains_by_trainer(code):  # the arguments are the script's own
-        arguments, unknown = None, ()
+    file = _trainers(arguments_of(given.document), python, beside)
+    arguments, unknown = _arguments(document, line, stated, code, beside_a_file=given.is_training or file is not None)
     if file is not None:
         arguments = replace(file, command_line=arguments)
-        training = word if training is not None or file.document.config.get(KEY) else None
-    if training is None and file is None and holds_config(named):
-        training = word
-    training = training if config is None else None
-    of_accelerate = own if launcher == "accelerate" else {}
-    accelerate = dict(stated).get("--accelerate_config") if launcher == "trl" else of_accelerate.get("--config_file")
-    if launcher == "trl" and accelerate is not None:
-        training = None
-    if config is None and is_config_file(named):
-        config, reader = word, ANY
-    if config is None and training is None and launcher == "accelerate":
-        config, reader = own.get("--deepspeed_config_file"), ACCELERATE
-    hosts = read_beside(hostfile_of(own), beside) if launcher == "deepspeed" else None
+        given = given._replace(is_training=given.is_training or bool(file.document.config.get(KEY)))
+    elif holds_config(given.document):
+        given = given._replace(is_training=True)
+    environment = _environment(command, line, stated)
+    config = _named_config(command, line, given, environment)
     environment = {**_of_file(file), **environment}
+    hosts = read_beside(hostfile_of(own), beside) if launcher == "deepspeed" else None
     gpus = ranks(launcher, own, environment, hosts, slurm.per_node)
-    if accelerate is not None and "--num_processes" not in own:
-        gpus = processes_of(accelerate.text, beside)
+    if config.accelerate is not None and "--num_processes" not in own:
+        gpus = processes_of(config.accelerate.text, beside)
     openrlhf = of_options(document, script, stated) if launcher in (*RANKS, *PLAIN) else None
     gpus = openrlhf.ranks if openrlhf is not None and openrlhf.is_by_ray else gpus
-    is_open = _may_name_one(command, line)
-    megatron = of_megatron(script, stated, code, gpus, is_open=is_open)
+    megatron = of_megatron(script, stated, code, gpus, is_open=config.is_open)
+    at = command.words[line.at].start
     return Launch(
-        launcher, document.place(command.words[line.at].start).line, config, reader, accelerate,
-        gpus if megatron is None else megatron.gpus,
-        None if unknown else arguments, arguments, unknown, _overrides(of_accelerate),
-        next((name for name in OTHERS if name in of_accelerate and reader == ACCELERATE), ""),
-        training, command.words[line.at].start, refusal(launcher, line.parsed, hosts), environment, command.folder,
-        cut_off(document.text, command), file_of(script) or ("" if script is None else "?"), line.parsed.options,
+        launcher,
+        Place(document.place(at).line, at, command.folder),
+        config,
+        training_script(line, python, stated, knows_options=not command.folder,
+                        pipeline=megatron is not None and megatron.pipeline),
+        stated=arguments,
+        unknown=unknown,
+        command=line.command,
+        options=line.parsed.options,
+        environment=environment,
+        gpus=gpus if megatron is None else megatron.gpus,
+        nodes=slurm.nodes,
         hosts=hosts,
-        command=line.command, nodes=slurm.nodes,
-        starts=launcher == "deepspeed" and script is not None and not _is_value(command, line),
-        is_first=training is not None and training is first,
+        refusal=refusal(launcher, line.parsed, hosts),
+        cut=cut_off(document.text, command),
         built=openrlhf,
-        pipeline=megatron is not None and megatron.pipeline,
-        accumulates=accumulated(code, {name: word.text for name, word in stated}),
-        precision=asked_precision(code, {name: word.text for name, word in stated}),
-        unrecognized="" if command.folder else _unrecognized(line, stated, code),
-        no_choice="" if command.folder else _no_choice(line, stated, code),
-        strategy=strategy_option([*stated, *assignments(line.script_words)]),
-        more=tuple([word.text for word in line.script_words if word.text and word.text.endswith(PYTHON)]),
-        python=python,
-        is_open=is_open,
+        starts=launcher == "deepspeed" and script is not None and not _is_value(command, line),
+    )  # fmt: skip
+
+
+class _GivenFile(NamedTuple):
+    """A file of a trainer's, or of a program's own, that a command is given, and the options beside it."""
+
+    word: Word | None
+    document: Document | None
+    is_first: bool
+    """Whether it is the first argument of a script."""
+    is_training: bool
+    """Whether it names, or has, a ds_config, by the command or by what it holds."""
+    stated: list[tuple[str, Word]]
+
+
+def _given_file(command: Command, line: CommandLine, beside: Beside) -> _GivenFile:
+    first = first_file(line.script_words, beside) if line.launcher in (*RANKS, *PLAIN) else None
+    training = training_file(command.words[line.at :])
+    is_first = first is not None and (training is None or training is line.script_words[0])
+    names_one = first is not None and is_first and bool(first.config.get(KEY))
+    is_training = training is not None or names_one
+    by_name = is_training and (line.launcher == "llamafactory-cli" or is_first)
+    stated = assignments(line.script_words) if by_name else list(options_of(line.script_words))
+    if is_first:
+        return _GivenFile(line.script_words[0], first, is_first, is_training, stated)
+    word = training or next((word for name, word in stated if OF_A_FILE.fullmatch(name)), None)
+    return _GivenFile(word, named_document(word, beside), is_first, is_training, stated)
+
+
+def _arguments(
+    document: Document, line: CommandLine, stated: list[tuple[str, Word]], code: str, *, beside_a_file: bool
+) -> tuple[Arguments | None, tuple[str, ...]]:  # fmt: skip
+    """The Trainer's arguments of a line, and those that are not known; none of a script whose options are its own."""
+    by_file = line.script is not None and SWIFTS.search(line.script.text or "") is not None
+    tool = SWIFT if by_file else TOOLS.get(line.launcher, "") or _tool_of(code, stated)
+    is_open = any(word.text is None and not word.partly.startswith("-") for word in line.script_words)
+    arguments = trainer_arguments(document, stated, tool, code, beside_a_file=beside_a_file, is_open=is_open)
+    return (None, ()) if "Accelerator(" in code and not trains_by_trainer(code) else arguments
+
+
+def _named_config(command: Command, line: CommandLine, given: _GivenFile, environment: Environment) -> NamedConfig:
+    launcher, options, own = line.launcher, dict(given.stated), line.own if line.launcher == "accelerate" else {}
+    config, reader = _config(command.words[line.at], given.stated, line.script_words, environment)
+    accelerate = options.get("--accelerate_config") if launcher == "trl" else own.get("--config_file")
+    by_trl = launcher == "trl" and accelerate is not None
+    training = given.word if given.is_training and config is None and not by_trl else None
+    if config is None and is_config_file(given.document):
+        config, reader = given.word, ANY
+    if config is None and training is None and launcher == "accelerate":
+        config, reader = own.get("--deepspeed_config_file"), ACCELERATE
+    return NamedConfig(
+        config, reader, accelerate, _overrides(own),
+        next((name for name in OTHERS if name in own and reader == ACCELERATE), ""),
+        training, training is not None and given.is_first,
+        strategy_option([*given.stated, *assignments(line.script_words)]), _may_name_one(command, line),
     )  # fmt: skip
 
 
@@ -232,20 +261,6 @@ def _config(
     if config is None and by_lightning and is_by_deepspeed(stated):
         return launcher._replace(text=by_lightning), LIGHTNING
     return config, reader
-
-
-def _unrecognized(line: CommandLine, stated: Sequence[tuple[str, Word]], code: str) -> str:
-    options = [name for name, word in stated if name.startswith("--") and word.text is not None and " " not in name]
-    own = line.parsed.options
-    by_launch = "no_local_rank" not in own and own.get("launcher", "pdsh") == "pdsh"  # others start the script itself
-    by_deepspeed = line.launcher == "deepspeed" and line.parsed.is_whole and by_launch
-    return unrecognized(code, options, has_local_rank=by_deepspeed) if line.launcher in (*RANKS, *PLAIN) else ""
-
-
-def _no_choice(line: CommandLine, stated: Sequence[tuple[str, Word]], code: str) -> str:
-    options = {name: word.text for name, word in stated}
-    chosen = invalid_choice(code, options) if line.launcher in (*RANKS, *PLAIN) else None
-    return "" if chosen is None else f"{chosen[0]} {said(options[chosen[0]])}, none of {', '.join(chosen[1])}"
 
 
 def _may_name_one(command: Command, line: CommandLine) -> bool:
@@ -302,4 +317,4 @@ def _below(launcher: str, inner: Launch | None, tasks: int | None) -> Launch | N
     """What `srun` or `mpirun` starts: as many processes as there are tasks, where each is one rank."""
     if inner is not None and inner.launcher in OF_ENVIRONMENT and not inner.environment:
         return inner._replace(launcher=launcher, gpus=None)
-    return inner and inner._replace(gpus=tasks if inner.launcher in PLAIN else inner.gpus, is_below=True)
+    return inner and _with_place(inner._replace(gpus=tasks if inner.launcher in PLAIN else inner.gpus), is_below=True)

@@ -10,13 +10,13 @@ from itertools import islice
 
 from zeroplan.catalog.trainers.example_configs import is_example
 from zeroplan.catalog.trainers.swift_configs import is_own
+from zeroplan.check.accelerate_config import AccelerateConfig
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
 from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Edit, Finding, Hit, named
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import has_no_key, is_others, not_a_config, refuse_text
-from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.proposed import tried
 from zeroplan.check.python_words import PythonWord, python_words, with_words_of_json
 from zeroplan.check.rules import RULES
@@ -43,38 +43,38 @@ class CheckedFiles:
 
 
 def check_json(
-    name: str, text: str, setting: Setting, made: Made, launch: AccelerateConfig | None = None
+    name: str, text: str, setting: Setting, made: Made, accelerate: AccelerateConfig | None = None
 ) -> list[Finding]:
     """What is found, and of what it proposes that which does. Raises `SpecError` for a model's config.json."""
-    findings = findings_of(name, text, setting, made, launch)
+    findings = findings_of(name, text, setting, made, accelerate)
     if not any(one.edits or one.write for one in findings):
         return findings
     try:
         document = read_json(name, text)
     except NotReadableError:
         return findings
-    return tried(document, findings, lambda changed: _again(name, changed, setting, made, launch))
+    return tried(document, findings, lambda changed: _again(name, changed, setting, made, accelerate))
 
 
-def _again(name: str, text: str, setting: Setting, made: Made, launch: AccelerateConfig | None) -> list[Finding]:
+def _again(name: str, text: str, setting: Setting, made: Made, accelerate: AccelerateConfig | None) -> list[Finding]:
     """What is found in a changed text, but for what its ledger says: for whom it is may change with it."""
     try:
         document = read_json(name, text)
     except NotReadableError:
         return check_text(name, text, setting)
-    return check(document, replace(made(document, setting, launch), planned=None))
+    return check(document, replace(made(document, setting, accelerate), planned=None))
 
 
 def findings_of(
-    name: str, text: str, setting: Setting, made: Made, launch: AccelerateConfig | None = None
+    name: str, text: str, setting: Setting, made: Made, accelerate: AccelerateConfig | None = None
 ) -> list[Finding]:
     """What is found, with everything that it proposes. Raises `SpecError` for a model's config.json."""
-    findings = _findings_as_written(name, text, setting, made, launch)
+    findings = _findings_as_written(name, text, setting, made, accelerate)
     words = python_words(text)[:MOST]
     if not words:
         return findings
     severity = ERROR if any(one.severity == ERROR for one in findings) else WARNING
-    meant = _findings_as_written(name, with_words_of_json(text, words), setting, made, launch)
+    meant = _findings_as_written(name, with_words_of_json(text, words), setting, made, accelerate)
     document = Document(name, text, ValueNode(0, len(text), members=[]))
     return [*(placed(document, _of_python(word, severity)) for word in words), *meant]
 
@@ -86,7 +86,7 @@ def _of_python(word: PythonWord, severity: str) -> Hit:
 
 
 def _findings_as_written(
-    name: str, text: str, setting: Setting, made: Made, launch: AccelerateConfig | None = None
+    name: str, text: str, setting: Setting, made: Made, accelerate: AccelerateConfig | None = None
 ) -> list[Finding]:
     try:
         document = read_json(name, text)
@@ -96,11 +96,11 @@ def _findings_as_written(
     refuse_models(document.config, name)
     if has_no_key(document.config) or is_others(document.config):
         raise not_a_config(document, EXPECTED)
-    return check(document, made(document, setting, launch))
+    return check(document, made(document, setting, accelerate))
 
 
 def reached(
-    name: str, text: str, setting: Setting, made: Made, launch: AccelerateConfig | None = None
+    name: str, text: str, setting: Setting, made: Made, accelerate: AccelerateConfig | None = None
 ) -> tuple[list[Finding], str]:
     """The findings of a file that another one names, and its text. Of what is no config nothing is quoted, and there is
     no text: whoever writes a YAML may name any file, and a log may be read by others than that file. One that lies in a
@@ -109,7 +109,7 @@ def reached(
     if text.lstrip().startswith("{"):
         with suppress(NotReadableError):
             read_json(name, text)
-            findings = check_json(name, text, setting, made, launch)
+            findings = check_json(name, text, setting, made, accelerate)
             is_shipped = is_own(name) or is_example(name)
             return [one for one in findings if not (is_shipped and one.severity == ADVICE)], text
     line, column = 1, 1

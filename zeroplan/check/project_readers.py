@@ -12,10 +12,9 @@ from itertools import islice
 from zeroplan.catalog.files import project_folders
 from zeroplan.check.finding import WARNING, Finding
 from zeroplan.check.kind import PYTHON
+from zeroplan.check.rules.batch import NO_BATCH
 
-NO_BATCH = "ZP203"
-BY_LIGHTNING = re.compile(r"\bDeepSpeed(?:Strategy|Plugin)\(")
-LIGHTNING = "lightning"
+LIGHTNING_STRATEGY = re.compile(r"\bDeepSpeed(?:Strategy|Plugin)\(")
 MOST_FOLDERS, MOST_FILES, LARGEST = 200, 300, 200_000
 """Folders and files of Python that are looked into, and bytes of each."""
 
@@ -46,7 +45,7 @@ def _in_project(folder: str, here: str) -> str:
                 text = stream.read()
         except OSError:
             continue
-        if LIGHTNING in text and BY_LIGHTNING.search(text) is not None:
+        if "lightning" in text and LIGHTNING_STRATEGY.search(text) is not None:
             return os.path.relpath(path, here)
     return ""
 

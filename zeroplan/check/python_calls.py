@@ -13,7 +13,7 @@ from zeroplan.check.python_nodes import last_name, parsed
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY, built_config
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, LIGHTNING, TRAINER
 
-ARGUMENTS = re.compile(r"\w*TrainingArguments")
+ARGUMENT_CLASS = re.compile(r"\w*TrainingArguments")
 OF_TRL = re.compile(r"\b(?:SFT|DPO|KTO|ORPO|CPO|GRPO|RLOO|PPO|GKD|Reward|OnlineDPO|PRM|XPO|NashMD|BCO)Config\b")
 """TrainingArguments of trl 1.16."""
 WITH_REFERENCE = re.compile(r"^[^#\n]*\b(?:DPO|KTO|BCO)Trainer\(", re.MULTILINE)
@@ -128,7 +128,7 @@ def _config_calls(call: ast.Call) -> Iterator[ConfigCall]:
 
 def tool_of_call(name: str) -> str | None:
     """Whose arguments a class has: "" for the Trainer's own, None for no arguments."""
-    return TRL if OF_TRL.fullmatch(name) else "" if ARGUMENTS.fullmatch(name) else None
+    return TRL if OF_TRL.fullmatch(name) else "" if ARGUMENT_CLASS.fullmatch(name) else None
 
 
 def _of_args(args: ast.expr) -> ast.expr:

@@ -28,7 +28,7 @@ from zeroplan.check.named_config import (
     reached,
 )
 from zeroplan.check.partly_known import alone, decided
-from zeroplan.check.python_calls import ARGUMENTS, AT_STAGE_3, OF_TRL
+from zeroplan.check.python_calls import ARGUMENT_CLASS, AT_STAGE_3, OF_TRL
 from zeroplan.check.python_reader import WORDS as SPOKEN_WORDS
 from zeroplan.check.python_reader import (
     Literal,
@@ -40,6 +40,7 @@ from zeroplan.check.python_reader import (
 )
 from zeroplan.check.python_strategies import PLUGIN, STRATEGY, as_argument
 from zeroplan.check.python_words import WORDS
+from zeroplan.check.rules.batch import NO_BATCH
 from zeroplan.check.rules.calls import Refused
 from zeroplan.check.rules.trainer_release import Stated, arguments_of_the_release, unknown_to_trainer
 from zeroplan.check.setting import ANY, DEEPSPEED, LIGHTNING, TRAINER, Setting
@@ -47,13 +48,13 @@ from zeroplan.errors import SpecError
 
 OF_JSON = {written: word for word, written in WORDS.items()}
 CONSTANTS = re.compile(rf"\b(?:{'|'.join(OF_JSON)})\b")
-NOT_OF_PYTHON = (TWICE, "ZP203")
+NOT_OF_PYTHON = (TWICE, NO_BATCH)
 """A dict of Python has each key once, and the batch that it lacks other code may put there."""
 ARGUMENT = re.compile(r"^(\w+): ([^\s,]+)$")
 """An argument and its value, as YAML has them."""
 NUMBER = re.compile(r"[-+.\deE]+")
-OF_TRAINER = re.compile(r"(?:Trainer|Accelerator|tp_model_init)\(")
-BY_LIGHTNING = re.compile(rf"^[^#\n]*\b{STRATEGY}\b", re.MULTILINE)
+HAS_CALLS = re.compile(r"(?:Trainer|Accelerator|tp_model_init)\(")
+MENTIONS_STRATEGY = re.compile(rf"^[^#\n]*\b{STRATEGY}\b", re.MULTILINE)
 BY_FABRIC = re.compile(rf"^[ \t]*from lightning[._]fabric\S* import [^#\n]*\b{STRATEGY}\b", re.MULTILINE)
 OF_PYTORCH_LIGHTNING = "ZP619"
 OPTIMIZER = "optimizer."
@@ -77,7 +78,7 @@ def check_python(
     if not (written.literals or written.named or written.refused or written.texts):
         return _elsewhere(name, text, written, setting, beside, made)
     checked.findings += refused_by(name, text, written.refused)
-    is_lightnings = BY_LIGHTNING.search(text) is not None
+    is_lightnings = MENTIONS_STRATEGY.search(text) is not None
     by_lightning = replace(setting, reader=LIGHTNING, reader_is_known=True) if is_lightnings else setting
     for literal in written.literals:
         document = literal.document
@@ -175,13 +176,13 @@ def _calls_refused(
     name: str, text: str, deepspeed: str, accelerate: str | None, releases: Stated
 ) -> tuple[Finding, ...]:  # fmt: skip
     """Those arguments, worked out once for a program that several runs of a script start."""
-    is_there = ARGUMENTS.search(text) is not None or OF_TRL.search(text) is not None
+    is_there = ARGUMENT_CLASS.search(text) is not None or OF_TRL.search(text) is not None
     several = arguments_of_calls(name, text)[:MOST] if is_there else []
     hits = ((one, hit) for one in several for rule in (arguments_of_the_release(one, releases),
                                                        unknown_to_trainer(one, releases.transformers))
             for hit in islice(rule, MOST))  # fmt: skip
     stops = [placed(one.document, hit) for one, hit in hits]
-    has_calls = OF_TRAINER.search(text) is not None
+    has_calls = HAS_CALLS.search(text) is not None
     of_calls = refused_by_release(name, text, deepspeed, releases.transformers, accelerate) if has_calls else []
     of_arguments = [replace(one, write=ARGUMENT.sub(_as_keyword, one.write)) for one in stops]
     return tuple(of_arguments + refused_by(name, text, of_calls))

@@ -40,7 +40,7 @@ WORDS = (
     "zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", STRATEGY, PLUGIN, "deepspeed_stage_",
 )  # fmt: skip
 """One of them is in every file that holds a config."""
-PACKAGES, OF_TENSORFLOW = ("transformers", "trl"), ("TFTrainingArguments",)
+HAVE_ARGUMENTS, OF_TENSORFLOW = ("transformers", "trl"), ("TFTrainingArguments",)
 USUAL = "DEFAULT_"
 """Before the name of a constant that options have as their default."""
 BLANKED = re.compile(r"[^\r\n]")
@@ -155,7 +155,8 @@ def python_configs(name: str, text: str, *, is_imported: bool = False) -> Python
 def arguments_of_calls(name: str, text: str) -> list[Arguments]:
     """The names of arguments in each call of a class of transformers' or TRL's that has them. Raises `SpecError`."""
     tree = python_tree(name, text)
-    reader, imported = _Reader(name, text, names_of(tree)), set().union(*(imported_from(tree, one) for one in PACKAGES))
+    reader = _Reader(name, text, names_of(tree))
+    imported = set().union(*(imported_from(tree, one) for one in HAVE_ARGUMENTS))
     calls = (node for node in without_version_checks(tree) if isinstance(node, ast.Call)
              and isinstance(node.func, ast.Name) and node.func.id in imported and node.func.id not in OF_TENSORFLOW)
     tools = ((call, tool_of_call(last_name(call.func))) for call in calls)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from zeroplan.check.launch import DEFAULT_STAGE, NAMES
+from zeroplan.check.accelerate_config import DEFAULT_STAGE, NAMES
 from zeroplan.deepspeed.values import AUTO
 
 STRATEGY, PLUGIN = "DeepSpeedStrategy", "DeepSpeedPlugin"

@@ -43,6 +43,11 @@ NODE = re.compile(r"([^:@]+)(?::(\d{1,6}(?:,\d{1,6})*))?")
 Options = Mapping[str, Word]
 
 
+def is_port(text: str) -> bool:
+    """Whether it is the number of a port: 65535 is the largest."""
+    return re.fullmatch("[0-9]{1,5}", text) is not None
+
+
 class Slurm(NamedTuple):
     """What the `#SBATCH` lines of a script say."""
 

@@ -13,6 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 from zeroplan.catalog.files import project_folders
+from zeroplan.check.kind import NOTEBOOK
 from zeroplan.deepspeed.versions import versions
 from zeroplan.releases import number
 
@@ -25,7 +26,7 @@ FILES = (
     "environment*.yml", "environment*.yaml", "pixi.toml", "setup.py", "setup.cfg", "*Dockerfile*", "*.dockerfile",
 )  # fmt: skip
 """Where versions are required, the exact ones first."""
-NOTEBOOK, INSTALLS = ".ipynb", re.compile(r"""\s*["']?\s*[!%]\s*(?:python3? -m )?pip3? install\b""")
+INSTALLS = re.compile(r"""\s*["']?\s*[!%]\s*(?:python3? -m )?pip3? install\b""")
 LARGEST = 16_000_000
 NUMBER = re.compile(r"\d+(?:\.\d+)+(?![\w.*])")
 INCLUDED = re.compile(r"^\s*(?:-r|--requirement|-c|--constraint)[ =]\s*(\S+)", re.MULTILINE)

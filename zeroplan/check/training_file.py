@@ -10,15 +10,15 @@ from zeroplan.catalog.trainers.swift_configs import PUTS, of_older, own_config
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, LLAMA_FACTORY_1, SWIFT, TRL, tool_of
 from zeroplan.catalog.trainers.tools import TRAINER as TRAINER_FILE
 from zeroplan.catalog.trainers.trl_configs import DEEPSPEED as OWN
-from zeroplan.catalog.trainers.trl_configs import WITHOUT, own_launch
-from zeroplan.check.accelerate_file import check_launch
+from zeroplan.catalog.trainers.trl_configs import WITHOUT, own_accelerate_config
+from zeroplan.check.accelerate_config import AccelerateConfig
+from zeroplan.check.accelerate_file import check_accelerate_config
 from zeroplan.check.arguments import Arguments, has_own
 from zeroplan.check.check import check
 from zeroplan.check.document import Beside, Document, Member
 from zeroplan.check.finding import ERROR, said
 from zeroplan.check.interpolated import is_interpolated, known_of
 from zeroplan.check.kind import DEEPSPEED, OtherKindError, block, read_document
-from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.launch_files import document_of
 from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, reached, twice
 from zeroplan.check.partly_known import of_interpolated
@@ -69,7 +69,7 @@ def _by_trl(
 ) -> CheckedFiles:  # fmt: skip
     """The file of `accelerate launch` that `trl sft --config` starts, with the arguments in the file itself."""
     document, name = arguments.document, str(member.node.scalar)
-    file = beside(name) or own_launch(name)
+    file = beside(name) or own_accelerate_config(name)
     if file is None:
         line, column = document.place(member.start)
         place, without = f"{document.name}:{line}:{column}", name in WITHOUT
@@ -79,8 +79,8 @@ def _by_trl(
     arguments = replace(arguments, command_line=_of_command_line(setting.arguments))
     processes = arguments.stated("num_processes")
     gpus = setting.gpus or (processes if isinstance(processes, int) else None)
-    launch = AccelerateConfig(read_document(*file, "an Accelerate config"))
-    checked = check_launch(launch, replace(setting, arguments=arguments, gpus=gpus), beside, made)
+    accelerate = AccelerateConfig(read_document(*file, "an Accelerate config"))
+    checked = check_accelerate_config(accelerate, replace(setting, arguments=arguments, gpus=gpus), beside, made)
     checked.findings += check_arguments(arguments, setting)
     checked.texts[document.name] = document.text
     checked.notes.append(f"{document.name}: its {LAUNCH} is {file[0]}")

@@ -20,12 +20,19 @@ from zeroplan.check.partly_known import alone, decided
 from zeroplan.check.python_file import NOT_OF_PYTHON
 from zeroplan.check.python_reader import Literal, literal_of
 from zeroplan.check.python_strategies import PLUGIN, REGISTERED, STRATEGY, as_argument, built_config
-from zeroplan.check.rules.calls import GONE, PACKAGES, TRAINER, gone_argument, unknown_argument, unknown_strategy
+from zeroplan.check.rules.calls import (
+    GONE,
+    PACKAGES_OF_CLASSES,
+    TRAINER,
+    gone_argument,
+    unknown_argument,
+    unknown_strategy,
+)
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, Setting
 from zeroplan.check.shell_variables import Word
 from zeroplan.errors import SpecError
 
-CLASS, OBJECT, ARGUMENTS = "class_path", "_target_", "init_args"
+CLASS, OBJECT, INIT_ARGS = "class_path", "_target_", "init_args"
 OF_HYDRA = "_"
 """How the keys begin that Hydra keeps to itself: _target_, _recursive_."""
 KEY = "strategy"
@@ -94,8 +101,8 @@ def _strategy(node: ValueNode, path: str, depth: int) -> Strategy | None:
     by_name = {one.name: one for one in node.members}
     stated = next((by_name[name].node.scalar for name in (OBJECT, CLASS) if name in by_name), None)
     package, _, call = str(stated).rpartition(".")
-    if call in (STRATEGY, PLUGIN) and package.partition(".")[0] in ("", *PACKAGES[call]):
-        inside = by_name[ARGUMENTS].node.members if ARGUMENTS in by_name else () if CLASS in by_name else node.members
+    if call in (STRATEGY, PLUGIN) and package.partition(".")[0] in ("", *PACKAGES_OF_CLASSES[call]):
+        inside = by_name[INIT_ARGS].node.members if INIT_ARGS in by_name else () if CLASS in by_name else node.members
         own = [one for one in inside or () if not one.name.startswith(OF_HYDRA) and one.name != CLASS]
         return Strategy(path, call, tuple(own))
     named = by_name.get(KEY)

@@ -34,8 +34,8 @@ from zeroplan.request.options import Options
 from zeroplan.sources import DEEPSPEED
 
 if TYPE_CHECKING:
+    from zeroplan.check.accelerate_config import AccelerateConfig
     from zeroplan.check.document import Document
-    from zeroplan.check.launch import AccelerateConfig
     from zeroplan.check.requirement import Requirement
     from zeroplan.check.setting import Setting
     from zeroplan.specs.job import Job
@@ -277,8 +277,8 @@ def _checked(path: str, name: str, text: str, inputs: CheckInputs, jobs: list[Jo
         file = next(filter(os.path.exists, beside(path, other)), None)
         return None if file is None else (file, read_text(file, "a ds_config.json", LARGEST_CONFIG))
 
-    def made(document: Document, setting: Setting, launch: AccelerateConfig | None) -> Setting:
-        setting = setting_of(inputs, document, setting, launch)
+    def made(document: Document, setting: Setting, accelerate: AccelerateConfig | None) -> Setting:
+        setting = setting_of(inputs, document, setting, accelerate)
         taken.extend(setting.planned.taken if setting.planned is not None else ())
         if setting.planned is not None and setting.planned.job is not None:
             jobs.append(setting.planned.job)

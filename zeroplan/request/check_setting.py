@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zeroplan.check.accelerate_config import AccelerateConfig, minds_init_flag
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.document import Document
-from zeroplan.check.launch import AccelerateConfig, minds_init_flag
 from zeroplan.check.planned import Planned
 from zeroplan.check.setting import READERS, Setting, guessed
 from zeroplan.check.subject import Subject
@@ -158,12 +158,12 @@ def refuse_several(stated: Mapping[str, Any]) -> None:
 
 
 def setting_of(
-    inputs: CheckInputs, document: Document, setting: Setting, launch: AccelerateConfig | None = None
+    inputs: CheckInputs, document: Document, setting: Setting, accelerate: AccelerateConfig | None = None
 ) -> Setting:
     """The setting of one config: its reader, guessed where nothing says it, and its job with model and cluster."""
     if inputs.reader is not None:
         setting = replace(setting, reader=inputs.reader)
-    elif launch is None and not setting.reader_is_known:
+    elif accelerate is None and not setting.reader_is_known:
         setting = replace(setting, reader="hf" if setting.arguments is not None else guessed(document.config))
     hindrance, taken = "", list[str]()
     if setting.arguments is not None and (job := setting.arguments.job) is not None:
@@ -172,7 +172,7 @@ def setting_of(
         inputs, hindrance = _with_named(inputs, setting.arguments)
     if inputs.cluster is None and inputs.model is None:
         return setting
-    planned = _planned(inputs, document, setting, launch, hindrance)
+    planned = _planned(inputs, document, setting, accelerate, hindrance)
     return replace(setting, planned=replace(planned, taken=tuple(taken)))
 
 
@@ -236,7 +236,7 @@ def _with_named(inputs: CheckInputs, arguments: Arguments) -> tuple[CheckInputs,
 
 
 def _planned(
-    inputs: CheckInputs, document: Document, setting: Setting, launch: AccelerateConfig | None, hindrance: str
+    inputs: CheckInputs, document: Document, setting: Setting, accelerate: AccelerateConfig | None, hindrance: str
 ) -> Planned:  # fmt: skip
     from zeroplan.fit import TIGHT
     from zeroplan.request.cluster import read_cluster, read_headroom
@@ -246,14 +246,14 @@ def _planned(
     options = inputs.options
     if inputs.cluster is None and (ranks := grouped_ranks(document.config)) > 1:
         options = options.replace(gpus=f"1x{ranks}")
-    if launch is not None and launch.processes and options.gpus is None and options.hostfile is None:
-        per_node = launch.processes // launch.machines or 1
-        options = options.replace(gpus=f"{launch.machines}x{per_node}")
+    if accelerate is not None and accelerate.processes and options.gpus is None and options.hostfile is None:
+        per_node = accelerate.processes // accelerate.machines or 1
+        options = options.replace(gpus=f"{accelerate.machines}x{per_node}")
         cluster = read_cluster(options, 1)[0]
     elif setting.gpus and not _states_gpus(options):
         options = options.replace(gpus=str(setting.gpus))  # as the script that names the config has it
         cluster = read_cluster(options, 1)[0] if inputs.cluster else cluster
-    without_init = launch is not None and str(launch.fields.get("zero3_init_flag")).lower() == "false"
+    without_init = accelerate is not None and str(accelerate.fields.get("zero3_init_flag")).lower() == "false"
     if without_init and minds_init_flag(setting.accelerate) and options.zero_init is None:
         options = options.replace(zero_init=False)
     headroom = read_headroom(options.headroom, cluster)

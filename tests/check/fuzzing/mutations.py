@@ -7,8 +7,8 @@ import json
 import re
 
 from tests.check.deepspeed_draws import ODD
-from zeroplan.check.launch import FILE, SECTION
-from zeroplan.check.rules.launch import FIELDS, TOP
+from zeroplan.check.accelerate_config import FILE, SECTION
+from zeroplan.check.rules.accelerate import FIELDS, TOP
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.keys.removed import IGNORED_KEYS, REMOVED_KEYS
 from zeroplan.deepspeed.names import OLD_NAMES, OLD_OFFLOADS, WITHOUT_EFFECT

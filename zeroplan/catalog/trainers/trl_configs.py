@@ -39,11 +39,11 @@ use_cpu: false
 """
 
 
-def is_own_launch(name: str) -> bool:
+def is_own_accelerate_config(name: str) -> bool:
     """Whether findings call such a file so."""
     return name.removesuffix(SUFFIX) in DEEPSPEED and name.endswith(SUFFIX)
 
 
-def own_launch(name: object) -> tuple[str, str] | None:
+def own_accelerate_config(name: object) -> tuple[str, str] | None:
     """What findings call such a file, and its text; None for any other name."""
     return (f"{name}{SUFFIX}", AROUND % DEEPSPEED[name]) if isinstance(name, str) and name in DEEPSPEED else None

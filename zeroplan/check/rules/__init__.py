@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from zeroplan.check.finding import Hit
 from zeroplan.check.rule import Rule
 from zeroplan.check.rules import (
+    accelerate,
     batch,
     calls,
     combinations,
@@ -15,7 +16,6 @@ from zeroplan.check.rules import (
     fit,
     hosts,
     integration,
-    launch,
     llama_factory,
     machine,
     model,
@@ -41,7 +41,7 @@ from zeroplan.check.rules import (
 from zeroplan.check.subject import Subject
 
 ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
-         integration, machine, model, trainer, overridden, llama_factory, launch, processes, hosts, shell_text,
+         integration, machine, model, trainer, overridden, llama_factory, accelerate, processes, hosts, shell_text,
          refused_files, trainer_release, trainer_calls, calls, older, wrong_steps, pipeline, upgrade, fit)
 
 RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}

@@ -18,6 +18,8 @@ from zeroplan.deepspeed.values import AUTO
 from zeroplan.deepspeed.values import example as instead
 
 TOTAL, MICRO, STEPS = BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+NO_BATCH = "ZP203"
+"""Of a config without a batch size, which OpenRLHF, Lightning and code may put in."""
 SOURCE = "runtime/config.py:_batch_assertion"
 
 RULES: tuple[Rule, ...] = (
@@ -34,7 +36,7 @@ RULES: tuple[Rule, ...] = (
         example('{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true}}'),
     ),
     Rule(
-        "ZP203", ERROR, "Neither train_batch_size nor train_micro_batch_size_per_gpu",
+        NO_BATCH, ERROR, "Neither train_batch_size nor train_micro_batch_size_per_gpu",
         "runtime/config.py:_set_batch_related_parameters",
         example('{"gradient_accumulation_steps": 4, "bf16": {"enabled": true}}'),
         example('{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "bf16": {"enabled": true}}'),
@@ -141,7 +143,7 @@ def _arithmetic(subject: Subject, sizes: dict[str, Any]) -> Iterator[Hit]:
     if total is None and micro is None and subject.setting.reader == LIGHTNING:
         return  # which writes the batch size of the data loader
     if total is None and micro is None:
-        yield Hit("ZP203", (STEPS,) if steps is not None else (), "neither train_batch_size nor "
+        yield Hit(NO_BATCH, (STEPS,) if steps is not None else (), "neither train_batch_size nor "
                   "train_micro_batch_size_per_gpu: DeepSpeed refuses that", f'"{MICRO}": 1')  # fmt: skip
         return
     try:

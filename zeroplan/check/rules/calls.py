@@ -45,7 +45,7 @@ TAKEN: dict[str, tuple[str, ...]] = {
 """By call. The same in all releases from accelerate 0.21 to 1.15, and from lightning 1.9 to 2.6, but for arguments that
 came later: transformer_moe_cls_names, enable_msamp, timeout, exclude_frozen_parameters.
 """
-PACKAGES = {
+PACKAGES_OF_CLASSES = {
     PLUGIN: ("accelerate",), **dict.fromkeys((STRATEGY, *OF_LIGHTNING),
                                              ("lightning", "pytorch_lightning", "lightning_fabric")),
 }  # fmt: skip
@@ -74,7 +74,7 @@ parser.add_argument("%s", default="ds_config.json")
 parser = deepspeed.add_config_arguments(parser)
 engine = deepspeed.initialize(args=parser.parse_args(), model=model)
 """
-NOTEBOOK = json.dumps({"nbformat": 4, "cells": [{"cell_type": "code", "source": [
+CELL = json.dumps({"nbformat": 4, "cells": [{"cell_type": "code", "source": [
     "import argparse, deepspeed\n", "parser = argparse.ArgumentParser()\n", "args = parser.parse_args(%s)\n",
     "ds_config = {'train_batch_size': 8, 'bf16': {'enabled': True}, 'zero_optimization': {'stage': 2}}\n",
 ]}]})  # fmt: skip
@@ -118,7 +118,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "ZP856", ERROR, "A parser in a notebook that is given no arguments",
         "argparse with sys.argv of ipykernel, run: SystemExit 2, unrecognized arguments: -f",
-        Example(NOTEBOOK % "", file="train.ipynb"), Example(NOTEBOOK % "[]", file="train.ipynb"),
+        Example(CELL % "", file="train.ipynb"), Example(CELL % "[]", file="train.ipynb"),
         "https://docs.python.org/3/library/argparse.html#the-parse-args-method",
     ),
 )  # fmt: skip
@@ -148,7 +148,8 @@ def refused_calls(tree: ast.Module) -> Iterator[Refused]:
     for call in ast.walk(tree):
         if isinstance(call, ast.Call):
             name = last_name(call.func)
-            if name in PACKAGES and modules.get(first_name(call.func), "").partition(".")[0] in PACKAGES[name]:
+            package = modules.get(first_name(call.func), "").partition(".")[0]
+            if package in PACKAGES_OF_CLASSES.get(name, ()):
                 yield from _refused(call, name, registers=registers)
 
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroplan.catalog.hostfile import slots_by_host
+from zeroplan.check.accelerate_config import ALONE, PROCESSES, AccelerateConfig
 from zeroplan.check.finding import ERROR, WARNING, Hit, named
-from zeroplan.check.launch import ALONE, PROCESSES, AccelerateConfig
 from zeroplan.check.rule import Example, Rule, launching
 from zeroplan.check.shell_output import is_number
 from zeroplan.errors import SpecError
@@ -75,32 +75,32 @@ def more_than_slots(launch: Launch) -> Iterator[Hit]:
         return
     if int(per_host) > fewest.slots:
         what = f"--num_gpus {per_host} is for each host, and {fewest.said}: ranks without a GPU"
-        yield Hit("ZP839", (), what, f"--num_gpus {fewest.slots}", offset=launch.start)
+        yield Hit("ZP839", (), what, f"--num_gpus {fewest.slots}", offset=launch.place.start)
 
 
 def of_one_node(launch: Launch) -> Iterator[Hit]:
     """What sbatch runs is on the first node, and the launchers on the others are waited for."""
     option = MACHINES.get(launch.launcher)
-    if option is None or launch.is_below or (launch.nodes or 1) < 2:
+    if option is None or launch.place.is_below or (launch.nodes or 1) < 2:
         return
     if launch.options.get(option, "1") not in ("1", "1:1", None, ""):
         what = f"{launch.launcher} without srun runs on the first of {launch.nodes} nodes alone"
         yield Hit("ZP840", (), f"{what}, and waits for the others", "srun --ntasks-per-node=1 in front of it",
-                  offset=launch.start)  # fmt: skip
+                  offset=launch.place.start)  # fmt: skip
 
 
-def ranks_of_machines(launch: AccelerateConfig, hostfile: tuple[str, str] | None) -> Iterator[Hit]:
+def ranks_of_machines(accelerate: AccelerateConfig, hostfile: tuple[str, str] | None) -> Iterator[Hit]:
     """Accelerate starts num_processes // num_machines on each, by `deepspeed` on those of a hostfile."""
-    processes, count = launch.stated_processes, launch.machines
-    if not launch.is_deepspeed or processes is None or count == 1 or not launch.reaches_others:
+    processes, count = accelerate.stated_processes, accelerate.machines
+    if not accelerate.is_deepspeed or processes is None or count == 1 or not accelerate.reaches_others:
         return
     each = processes // count
     on_each = f"{PROCESSES} {processes} on {count} machines: {each} ranks on each"
     if processes % count:
         yield Hit("ZP839", (PROCESSES,), f"{on_each}, {each * count} together", f"{PROCESSES}: {each * count or count}",
                   WARNING if each else "")  # fmt: skip
-    is_given = launch.fields.get("deepspeed_multinode_launcher") not in ALONE  # which are started without a hostfile
-    is_filtered = any(f"deepspeed_{name}ion_filter" in launch.fields for name in ("inclus", "exclus"))
+    is_given = accelerate.fields.get("deepspeed_multinode_launcher") not in ALONE  # those take no hostfile
+    is_filtered = any(f"deepspeed_{name}ion_filter" in accelerate.fields for name in ("inclus", "exclus"))
     fewest = _least_slots(hostfile, count) if hostfile is not None and is_given and not is_filtered else None
     if fewest is not None and each > fewest.slots:
         yield Hit("ZP839", (PROCESSES,), f"{on_each}, and {fewest.said}", f"{PROCESSES}: {fewest.slots * count}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zeroplan.check.accelerate_config import HALVES
 from zeroplan.check.arguments import SWITCHES
 from zeroplan.check.edit import renamed
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
-from zeroplan.check.launch import HALVES
 from zeroplan.check.rule import Rule, example
 from zeroplan.check.rules.names import OK
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, LIGHTNING, TRAINER

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named
 from zeroplan.check.kind import PYTHON
-from zeroplan.check.ranks import FORCE_TORCHRUN, NNODES, NPROC_PER_NODE, USE_RAY, VISIBLE, is_forced, visible
+from zeroplan.check.ranks import (
+    FORCE_TORCHRUN,
+    NNODES,
+    NPROC_PER_NODE,
+    USE_RAY,
+    VISIBLE,
+    is_forced,
+    is_port,
+    visible,
+)
 from zeroplan.check.rule import Example, Rule
 from zeroplan.check.script_parser import LOCAL_RANK
 from zeroplan.check.shell_functions import functions
@@ -33,7 +42,7 @@ STRICT = (
     "parser = argparse.ArgumentParser()\nparser.add_argument(%s)\nargs = parser.parse_args()\n"
     "deepspeed.initialize(config={'train_batch_size': 8, 'bf16': {'enabled': True}})\n"
 )
-USUAL_PORT, DIGITS = "29500", 5
+USUAL_PORT = "29500"
 MEETS_ELSEWHERE = (
     "standalone", "rdzv_backend", "rdzv_endpoint", "nnodes", "node_rank",
 )  # fmt: skip
@@ -117,10 +126,10 @@ def of_swift(launch: Launch) -> Iterator[Hit]:
     if cards is not None and per_node.isdecimal() and int(per_node) and cards >= 2 * int(per_node):
         several = f"{cards} GPUs to {per_node} process{'es' * (per_node != '1')}"
         yield Hit("ZP821", (), f"{VISIBLE} shows {several} ({NPROC_PER_NODE}): ms-swift stops, DeepSpeed does not go "
-                  "with its device_map", f"{NPROC_PER_NODE}={cards}", offset=launch.start)  # fmt: skip
+                  "with its device_map", f"{NPROC_PER_NODE}={cards}", offset=launch.place.start)  # fmt: skip
     elif cards is None and VISIBLE not in environment and not {NPROC_PER_NODE, NNODES} & environment.keys():
         yield Hit("ZP821", (), f"no {NPROC_PER_NODE}: one process, and where that sees several GPUs ms-swift stops at "
-                  "DeepSpeed", f"{NPROC_PER_NODE}=8", ADVICE, offset=launch.start)  # fmt: skip
+                  "DeepSpeed", f"{NPROC_PER_NODE}=8", ADVICE, offset=launch.place.start)  # fmt: skip
 
 
 def of_llama_factory(launch: Launch) -> Iterator[Hit]:
@@ -129,14 +138,14 @@ def of_llama_factory(launch: Launch) -> Iterator[Hit]:
         return
     if not is_forced(environment) and environment.get(FORCE_TORCHRUN, "0") is not None:
         yield Hit("ZP821", (), f"{VISIBLE} shows one GPU, for which LLaMA-Factory starts no torchrun: it stops at "
-                  "DeepSpeed", f"{FORCE_TORCHRUN}=1", offset=launch.start)  # fmt: skip
+                  "DeepSpeed", f"{FORCE_TORCHRUN}=1", offset=launch.place.start)  # fmt: skip
 
 
 def of_launcher(launch: Launch) -> Iterator[Hit]:
     if launch.refusal:
         launcher = "accelerate launch" if launch.launcher == "accelerate" else launch.launcher
         yield Hit("ZP827", (), f"{named(launch.refusal.why)}: {launcher} starts nothing", launch.refusal.write,
-                  offset=launch.start)  # fmt: skip
+                  offset=launch.place.start)  # fmt: skip
 
 
 def whole_hosts(launch: Launch) -> Iterator[Hit]:
@@ -144,35 +153,37 @@ def whole_hosts(launch: Launch) -> Iterator[Hit]:
     whole = [name for name in hosts if name and ":" not in name]
     if whole:
         yield Hit("ZP830", (), f"--include {named(whole[0])} without its slots: these releases start nothing there",
-                  f"--include {named(whole[0])}:0,1,2,3, or deepspeed>=0.19.7", offset=launch.start)  # fmt: skip
+                  f"--include {named(whole[0])}:0,1,2,3, or deepspeed>=0.19.7", offset=launch.place.start)  # fmt: skip
 
 
 def cut_off(launch: Launch) -> Iterator[Hit]:
-    if launch.cut and not (launch.cut.endswith(PYTHON) and launch.script.endswith(PYTHON)):
-        loses = "" if launch.named and launch.script else ERROR
+    if launch.cut and not (launch.cut.endswith(PYTHON) and launch.script.name.endswith(PYTHON)):
+        loses = "" if launch.config.word and launch.script.name else ERROR
         what = f"the command ends before {named(launch.cut)}: a backslash goes on where nothing at all follows it"
         write = "no blank behind a backslash, and no comment or empty line within a command"
-        yield Hit("ZP828", (), what, write, loses, offset=launch.start)
+        yield Hit("ZP828", (), what, write, loses, offset=launch.place.start)
 
 
 def behind_local_rank(launch: Launch) -> Iterator[Hit]:
     """LLaMA-Factory looks for a file at sys.argv[1], transformers' examples where it is the only argument."""
-    if not launch.is_first or launch.launcher != "deepspeed" or "no_local_rank" in launch.options:
+    if not launch.config.is_first or launch.launcher != "deepspeed" or "no_local_rank" in launch.options:
         return
     by_llama_factory = launch.arguments is not None and launch.arguments.tool == LLAMA_FACTORY
     whose = "LLaMA-Factory" if by_llama_factory else "a script that looks for a file at its first argument"
-    file = named(launch.named.text) if launch.named is not None and launch.named.text else "the file"
+    word = launch.config.word
+    file = named(word.text) if word is not None and word.text else "the file"
     what = f"deepspeed puts --local_rank before {file}, and {whose} does not read it"
     write = "llamafactory-cli train with it, or deepspeed --no_local_rank"
     yield Hit("ZP837", (), what, write if by_llama_factory else "deepspeed --no_local_rank",
-              ERROR if by_llama_factory else WARNING, offset=launch.start)  # fmt: skip
+              ERROR if by_llama_factory else WARNING, offset=launch.place.start)  # fmt: skip
 
 
 def trains_nothing(launch: Launch) -> Iterator[Hit]:
     """Its other commands take no TrainingArguments (llamafactory 0.9.5 hparams/parser.py: _INFER_ARGS)."""
-    if launch.launcher == "llamafactory-cli" and launch.command in OTHER_COMMANDS and launch.training is not None:
+    has_file = launch.config.training is not None
+    if launch.launcher == "llamafactory-cli" and launch.command in OTHER_COMMANDS and has_file:
         what = f"llamafactory-cli {launch.command} stops at arguments of training, as deepspeed is one"
-        yield Hit("ZP838", (), what, "llamafactory-cli train, or a file of inference", offset=launch.start)
+        yield Hit("ZP838", (), what, "llamafactory-cli train, or a file of inference", offset=launch.place.start)
 
 
 def colocated(launch: Launch) -> Iterator[Hit]:
@@ -180,20 +191,21 @@ def colocated(launch: Launch) -> Iterator[Hit]:
     if shared is not None and shared[0] != shared[1]:
         what = f"{shared[0]} ranks of the actor, and {shared[1]} of vLLM's engines on the same GPUs: OpenRLHF stops"
         yield Hit("ZP845", (), what, "engines * tensor_parallel_size = the actor's nodes * GPUs of each",
-                  offset=launch.start)  # fmt: skip
+                  offset=launch.place.start)  # fmt: skip
 
 
 def not_recognized(launch: Launch) -> Iterator[Hit]:
-    if launch.unrecognized == LOCAL_RANK:
-        what = f"deepspeed hands {LOCAL_RANK} to {named(launch.script)}, whose parser does not know it and stops"
+    script, name = launch.script, named(launch.script.name)
+    if script.unrecognized == LOCAL_RANK:
+        what = f"deepspeed hands {LOCAL_RANK} to {name}, whose parser does not know it and stops"
         write = f"parser.add_argument('{LOCAL_RANK}', type=int), or deepspeed --no_local_rank"
-        yield Hit("ZP847", (), what, write, offset=launch.start)
-    elif launch.no_choice:
-        yield Hit("ZP847", (), f"{launch.no_choice}: the parser of {named(launch.script)} stops at it", "one of these",
-                  offset=launch.start)  # fmt: skip
-    elif launch.unrecognized:
-        what = f"{named(launch.unrecognized)} is no option of {named(launch.script)}, whose parser stops at it"
-        yield Hit("ZP847", (), what, "one that its parser knows, or parse_known_args in it", offset=launch.start)
+        yield Hit("ZP847", (), what, write, offset=launch.place.start)
+    elif script.no_choice:
+        what = f"{script.no_choice}: the parser of {name} stops at it"
+        yield Hit("ZP847", (), what, "one of these", offset=launch.place.start)
+    elif script.unrecognized:
+        what = f"{named(script.unrecognized)} is no option of {name}, whose parser stops at it"
+        yield Hit("ZP847", (), what, "one that its parser knows, or parse_known_args in it", offset=launch.place.start)
 
 
 def on_one_port(text: str, launches: Sequence[Launch]) -> Iterator[Hit]:
@@ -201,17 +213,18 @@ def on_one_port(text: str, launches: Sequence[Launch]) -> Iterator[Hit]:
     taken: dict[tuple[str | None, ...], Launch] = {}
     within = functions(text)
     for launch in launches:
-        in_function = any(one.start <= launch.start < one.end for one in within)
-        is_sure = not (launch.is_conditional or launch.is_below or launch.refusal or in_function)
-        place = _meets(launch) if is_sure else None
-        before = None if place is None else taken.get(place)
-        if place is not None and before is not None:
-            if before.start != launch.start and not _waits(text, before, launch):
-                what = f"port {place[0]}, which the run that line {before.line} starts still has: this one stops"
+        in_function = any(one.start <= launch.place.start < one.end for one in within)
+        is_sure = not (launch.place.is_conditional or launch.place.is_below or launch.refusal or in_function)
+        meeting = _meets(launch) if is_sure else None
+        before = None if meeting is None else taken.get(meeting)
+        if meeting is not None and before is not None:
+            if before.place.start != launch.place.start and not _waits(text, before, launch):
+                first = f"the run that line {before.place.line} starts"
+                what = f"port {meeting[0]}, which {first} still has: this one stops"
                 option = "--master_port" if launch.launcher == "deepspeed" else "--master-port"
-                yield Hit("ZP854", (), what, f"{option} {int(place[0] or 0) + 1}", offset=launch.start)
-        elif place is not None and launch.goes_on:
-            taken[place] = launch
+                yield Hit("ZP854", (), what, f"{option} {int(meeting[0] or 0) + 1}", offset=launch.place.start)
+        elif meeting is not None and launch.place.goes_on:
+            taken[meeting] = launch
 
 
 def _meets(launch: Launch) -> tuple[str | None, ...] | None:
@@ -220,14 +233,13 @@ def _meets(launch: Launch) -> tuple[str | None, ...] | None:
     hosts = options.get("include", "") or ""
     elsewhere = any(name in options for name in MEETS_ELSEWHERE) or (hosts and not hosts.startswith(LOCAL))
     port = options.get("master_port", USUAL_PORT) or ""
-    is_port = port.isdecimal() and port.isascii() and len(port) <= DIGITS
-    if launch.launcher not in ("deepspeed", "torchrun") or elsewhere or not is_port:
+    if launch.launcher not in ("deepspeed", "torchrun") or elsewhere or not is_port(port):
         return None
     return port, *(options.get(name, "") for name in ("hostfile", "master_addr", "num_nodes"))
 
 
 def _waits(text: str, first: Launch, second: Launch) -> bool:
-    return WAITS.search(text, first.start, second.start) is not None
+    return WAITS.search(text, first.place.start, second.place.start) is not None
 
 
 PROCESS_CHECKS = (

@@ -16,7 +16,7 @@ from zeroplan.releases import number
 FSDP = "fsdp"
 OPTIMIZER = "optimizer"
 EVALUATES = ("eval_strategy", "evaluation_strategy")
-OF_TRAINER = (TRAINER, TRL, LLAMA_FACTORY)
+TOOLS_OF_TRAINER = (TRAINER, TRL, LLAMA_FACTORY)
 """Tools whose files have these arguments as the Trainer has them."""
 BY_LOSS = ("reduce_lr_on_plateau", "greedy")
 """Schedules that follow the loss of an evaluation."""
@@ -83,7 +83,7 @@ def best_model(arguments: Arguments) -> Iterator[Hit]:
     """The best model is looked for where both an evaluation and a checkpoint are."""
     evaluates = _evaluates(arguments)
     saves = arguments.stated("save_strategy") or "steps"
-    texts = isinstance(evaluates, str) and isinstance(saves, str) and arguments.tool in OF_TRAINER
+    texts = isinstance(evaluates, str) and isinstance(saves, str) and arguments.tool in TOOLS_OF_TRAINER
     if texts and arguments.stated("load_best_model_at_end") is True and saves not in (evaluates, "best"):
         what = f"load_best_model_at_end where eval_strategy is {said(evaluates)} and save_strategy {said(saves)}"
         yield Hit("ZP822", ("load_best_model_at_end",), f"{what}: {_whose(arguments)} stops",
@@ -125,7 +125,7 @@ def _steps(stated: object, usual: float) -> float | None:
 def steps_of_zero(arguments: Arguments) -> Iterator[Hit]:
     """Evaluation by steps takes logging_steps where eval_steps is absent or 0."""
     strategy, steps = arguments.stated("logging_strategy") or "steps", arguments.stated("logging_steps")
-    if arguments.tool in OF_TRAINER and strategy == "steps" and type(steps) is int and steps == 0:
+    if arguments.tool in TOOLS_OF_TRAINER and strategy == "steps" and type(steps) is int and steps == 0:
         what = f"logging_steps 0 with logging_strategy {said(strategy)}: {_whose(arguments)} stops"
         yield Hit("ZP822", ("logging_steps",), what, 'logging_strategy: "no"')
 
@@ -133,7 +133,7 @@ def steps_of_zero(arguments: Arguments) -> Iterator[Hit]:
 def plateau(arguments: Arguments) -> Iterator[Hit]:
     evaluates = _evaluates(arguments)
     schedule = arguments.stated("lr_scheduler_type")
-    if arguments.tool in OF_TRAINER and schedule in BY_LOSS and evaluates in ("no", False):
+    if arguments.tool in TOOLS_OF_TRAINER and schedule in BY_LOSS and evaluates in ("no", False):
         what = f"lr_scheduler_type {said(schedule)} without an eval_strategy: {_whose(arguments)} stops"
         yield Hit("ZP822", ("lr_scheduler_type",), what, "eval_strategy: epoch")
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zeroplan.catalog.trainers.tools import TRAINER as TOOL
+from zeroplan.check.accelerate_config import HALVES
 from zeroplan.check.arguments import SWITCHES, Arguments
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named, said
 from zeroplan.check.finding import number as figure
-from zeroplan.check.launch import HALVES
 from zeroplan.check.rule import ISSUE, Rule, arguing, example
 from zeroplan.check.rules.names import STAGE_2, STAGE_3
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER

@@ -13,9 +13,9 @@ from zeroplan.check.rules.calls import Refused
 from zeroplan.check.rules.trainer_release import absence
 from zeroplan.releases import number
 
-TRAINERS = ("Trainer", "Seq2SeqTrainer")
-ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
-OF_TRAINER = {
+TRAINER_CLASSES = ("Trainer", "Seq2SeqTrainer")
+ARGUMENT_CLASSES = ("TrainingArguments", "Seq2SeqTrainingArguments")
+TRAINER_ARGUMENTS = {
     "tokenizer": Span(until="5.0.0", write="processing_class=..."),
     "processing_class": Span(since="4.46.0", write="tokenizer=..."),
 }
@@ -64,7 +64,7 @@ def refused_calls_of_releases(
     """Those of a file. `transformers`, `accelerate`: the releases that a project asks for; None: the newest."""
     if number(deepspeed) >= number(GROUPS_SINCE):
         yield from _groups_twice(tree)
-    yield from _lost(tree, TRAINERS, "transformers", OF_TRAINER, transformers, NEWEST)
+    yield from _lost(tree, TRAINER_CLASSES, "transformers", TRAINER_ARGUMENTS, transformers, NEWEST)
     yield from _lost(tree, ("Accelerator",), "accelerate", OF_ACCELERATOR, accelerate, NEWEST_ACCELERATE)
     yield from _without_data(tree)
 
@@ -100,7 +100,7 @@ def _lost(
 
 def _without_data(tree: ast.Module) -> Iterator[Refused]:
     """The only Trainer of a file, beside its only arguments, where these evaluate."""
-    calls, several = _calls(tree, TRAINERS, "transformers"), _calls(tree, ARGUMENTS, "transformers")
+    calls, several = _calls(tree, TRAINER_CLASSES, "transformers"), _calls(tree, ARGUMENT_CLASSES, "transformers")
     if len(calls) != 1 or len(several) != 1:
         return
     (trainer,), (arguments,) = calls, several

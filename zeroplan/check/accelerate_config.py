@@ -141,7 +141,7 @@ def leaves_auto(release: str) -> bool:
     return number(release) == number("1.0.0")
 
 
-def is_launch(document: Document) -> bool:
+def is_accelerate_config(document: Document) -> bool:
     """By keys of its own; other tools have a deepspeed_config too, beside keys that Accelerate does not know."""
     names, section = document.config.keys(), document.config.get(SECTION)
     known = sum(name in TOP for name in names)
@@ -149,9 +149,9 @@ def is_launch(document: Document) -> bool:
     return bool({KIND, "compute_environment"} & names) or (is_its and 2 * known > len(names))
 
 
-def inline(launch: AccelerateConfig) -> Document:
+def inline(accelerate: AccelerateConfig) -> Document:
     """The ds_config that the fields become, each key where its field stands."""
-    document, fields = launch.document, launch.fields
+    document, fields = accelerate.document, accelerate.fields
     devices = {name: str(fields.get(f"{name}_device", "none")).lower() for name in OFFLOADS}
     zero: dict[str, tuple[Any, str]] = {
         "stage": (_converted(fields.get("zero_stage", DEFAULT_STAGE), int), "zero_stage"),
@@ -171,7 +171,7 @@ def inline(launch: AccelerateConfig) -> Document:
     clipping = _converted(fields.get("gradient_clipping", "auto"), float)
     if clipping:
         members.append(place.member("gradient_clipping", ValueNode(0, scalar=clipping), "gradient_clipping"))
-    if (name := HALVES.get(str(launch.precision))) is not None:
+    if (name := HALVES.get(str(accelerate.precision))) is not None:
         enabled = place.member("enabled", ValueNode(0, scalar=True), "")
         members.append(place.member(name, ValueNode(0, members=[enabled]), ""))
     return Document(document.name, document.text, ValueNode(0, end=len(document.text), members=members))

@@ -7,9 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from zeroplan.check.finding import ERROR, WARNING, Hit, named, number, said
-from zeroplan.check.kind import JSON
-from zeroplan.check.launch import (
+from zeroplan.check.accelerate_config import (
     DEEPSPEED,
     FILE,
     HALVES,
@@ -21,6 +19,9 @@ from zeroplan.check.launch import (
     minds_init_flag,
     takes_fp8,
 )
+from zeroplan.check.finding import ERROR, WARNING, Hit, named, number, said
+from zeroplan.check.kind import JSON
+from zeroplan.check.ranks import is_port
 from zeroplan.check.rule import Example, Rule, launching
 from zeroplan.check.setting import ACCELERATE
 from zeroplan.check.subject import Subject
@@ -45,8 +46,6 @@ KINDS = (
 LOCAL = "LOCAL_MACHINE"
 FP8 = "fp8"
 PRECISIONS = ("no", "fp16", "bf16", FP8)
-DIGITS = 5
-"""Of the largest port."""
 NEAR = 0.8
 """How like a key a name is that was meant for it."""
 ON_OR_OFF = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
@@ -130,8 +129,8 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-def not_read(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
-    config = launch.document.config
+def not_read(accelerate: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
+    config = accelerate.document.config
     if str(config.get("compute_environment", LOCAL)) != LOCAL:
         return
     for name in config:
@@ -142,10 +141,10 @@ def not_read(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
             yield Hit("ZP811", (name,), f"{named(name)} is no key of Accelerate's: accelerate launch stops", write)
     if "distributed_type" not in config:
         yield Hit("ZP811", (SECTION,), "no distributed_type: accelerate launch stops", "distributed_type: DEEPSPEED")
-    elif launch.kind not in (*KINDS, None):
+    elif accelerate.kind not in (*KINDS, None):
         yield Hit("ZP811", ("distributed_type",), f"{said(config['distributed_type'])} for distributed_type: "
                   "accelerate launch stops", "distributed_type: DEEPSPEED")  # fmt: skip
-    is_read = launch.is_deepspeed and PRECISION not in launch.overrides
+    is_read = accelerate.is_deepspeed and PRECISION not in accelerate.overrides
     precision = config.get(PRECISION) if is_read else None
     if precision is False:
         yield Hit("ZP811", ("mixed_precision",), "no without quotes is false in YAML: accelerate launch stops",
@@ -155,13 +154,13 @@ def not_read(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
                   "mixed_precision: bf16")  # fmt: skip
 
 
-def types(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
+def types(accelerate: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     """Values of another type than the launcher takes (run: AttributeError, TypeError, ValueError)."""
-    config, fields = launch.document.config, launch.fields
+    config, fields = accelerate.document.config, accelerate.fields
     if (machine := config.get("compute_environment", LOCAL)) != LOCAL and str(machine).upper() != "AMAZON_SAGEMAKER":
         yield Hit("ZP811", ("compute_environment",), f"{said(machine)} for compute_environment: accelerate launch "
                   "takes the file for SageMaker's, and stops", f"compute_environment: {LOCAL}")  # fmt: skip
-    if not launch.is_deepspeed:
+    if not accelerate.is_deepspeed:
         return
     section = config.get(SECTION)
     if section is not None and not isinstance(section, dict):
@@ -176,26 +175,26 @@ def types(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
         yield Hit("ZP811", ("gpu_ids",), f"{said(ids)} for gpu_ids, which is a text: accelerate launch stops",
                   f"gpu_ids: '{named(joined)}'")  # fmt: skip
     if isinstance(port, str):
-        meant = port if port.isdecimal() and len(port) <= DIGITS else 29500
+        meant = port if is_port(port) else 29500
         yield Hit("ZP811", ("main_process_port",), f"{said(port)} for main_process_port, which is a number: accelerate "
                   "launch stops", f"main_process_port: {meant}")  # fmt: skip
     if isinstance(address := config.get("main_process_ip"), str) and " " in address.strip():
         what = f"{said(address)} for main_process_ip, which is an address: torchrun stops, if no option gives another"
         yield Hit("ZP811", ("main_process_ip",), what, "main_process_ip: 10.0.0.1", WARNING)
     stage, flag = fields.get("zero_stage"), fields.get("zero3_init_flag")
-    if isinstance(stage, str) and not stage.strip().isdecimal() and launch.config_file is None:
+    if isinstance(stage, str) and not stage.strip().isdecimal() and accelerate.config_file is None:
         yield Hit("ZP811", (SECTION, "zero_stage"), f"{said(stage)} for zero_stage: Accelerate stops", "zero_stage: 3")
     if flag is not None and str(flag).lower() not in ON_OR_OFF:
         yield Hit("ZP811", (SECTION, "zero3_init_flag"), f"{said(flag)} for zero3_init_flag: Accelerate stops",
                   "zero3_init_flag: true")  # fmt: skip
 
 
-def numbers(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
+def numbers(accelerate: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     """What num_processes becomes on torchrun's command line (run: AssertionError, ValueError), and num_machines."""
-    if not launch.is_deepspeed:
+    if not accelerate.is_deepspeed:
         return
     for name, write in (("num_processes", "8"), ("num_machines", "1")):
-        value = launch.document.config.get(name)
+        value = accelerate.document.config.get(name)
         if value is None or (type(value) is int and value > 0):
             continue
         stops = name == "num_processes" and not isinstance(value, str)
@@ -203,45 +202,46 @@ def numbers(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
         yield Hit("ZP811", (name,), f"{said(value)} for {name}: {does}", f"{name}: {write}", "" if stops else WARNING)
 
 
-def beside_a_file(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
-    if launch.config_file is None or not launch.is_deepspeed:
+def beside_a_file(accelerate: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
+    if accelerate.config_file is None or not accelerate.is_deepspeed:
         return
-    for path in _also_in_a_config(launch):
+    for path in _also_in_a_config(accelerate):
         yield Hit("ZP802", path, f"{path[-1]} beside {FILE}: Accelerate stops, the file itself must say it",
                   "delete it")  # fmt: skip
 
 
-def beside_the_scripts_config(launch: AccelerateConfig, config: str, by: str) -> Iterator[Hit]:
+def beside_the_scripts_config(accelerate: AccelerateConfig, config: str, by: str) -> Iterator[Hit]:
     """`config`: what the script's own `deepspeed`, which the Trainer hands to the same DeepSpeedPlugin, or the option
     of `accelerate launch` names; `by`: which of the two.
     """
-    for path in _also_in_a_config(launch) if launch.is_deepspeed else ():
+    for path in _also_in_a_config(accelerate) if accelerate.is_deepspeed else ():
         yield Hit("ZP802", path, f"{path[-1]} beside {said(config)}, which {by} names: "
                   "Accelerate stops, that file must say it", "delete it")  # fmt: skip
 
 
-def _also_in_a_config(launch: AccelerateConfig) -> list[tuple[str, ...]]:
+def _also_in_a_config(accelerate: AccelerateConfig) -> list[tuple[str, ...]]:
     """Fields at which Accelerate stops where a ds_config is named."""
-    precision = launch.document.config.get(PRECISION) is not None and PRECISION not in launch.overrides
-    return [*((SECTION, name) for name in launch.names if name in IN_CONFIG), *([(PRECISION,)] if precision else [])]
+    stated: list[tuple[str, ...]] = [(SECTION, name) for name in accelerate.names if name in IN_CONFIG]
+    has_precision = accelerate.document.config.get(PRECISION) is not None and PRECISION not in accelerate.overrides
+    return [*stated, (PRECISION,)] if has_precision else stated
 
 
-def initialisation(launch: AccelerateConfig, stage: Any) -> Iterator[Hit]:
-    if not launch.is_deepspeed:
+def initialisation(accelerate: AccelerateConfig, stage: Any) -> Iterator[Hit]:
+    if not accelerate.is_deepspeed:
         return
-    flag = str(launch.fields.get("zero3_init_flag", "")).lower()
+    flag = str(accelerate.fields.get("zero3_init_flag", "")).lower()
     path = (SECTION, "zero3_init_flag")
     if flag == "true" and stage in (0, 1, 2):
         yield Hit("ZP805", path, f"zero3_init_flag does nothing at stage {stage}: Accelerate sets it to false",
                   "zero3_init_flag: false")  # fmt: skip
 
 
-def built_whole(launch: AccelerateConfig, stage: Any, release: str | None) -> Iterator[Hit]:
+def built_whole(accelerate: AccelerateConfig, stage: Any, release: str | None) -> Iterator[Hit]:
     """Models that every rank builds whole: before 1.0 from_pretrained is not told of stage 3; 1.0.0 leaves "auto" in it
     (utils/dataclasses.py:set_deepspeed_weakref). `release`: the Accelerate that the project asks for.
     """
-    is_off = str(launch.fields.get("zero3_init_flag", "")).lower() == "false"
-    if not launch.is_deepspeed or not is_off or stage != 3 or release is None:
+    is_off = str(accelerate.fields.get("zero3_init_flag", "")).lower() == "false"
+    if not accelerate.is_deepspeed or not is_off or stage != 3 or release is None:
         return
     path = (SECTION, "zero3_init_flag")
     if minds_init_flag(release):
@@ -252,28 +252,28 @@ def built_whole(launch: AccelerateConfig, stage: Any, release: str | None) -> It
                   "config, and DeepSpeed stops at it", "accelerate>=1.0.1, or zero3_init_flag: true")  # fmt: skip
 
 
-def fp8_left_out(launch: AccelerateConfig, release: str | None, asked_for: str | None) -> Iterator[Hit]:
+def fp8_left_out(accelerate: AccelerateConfig, release: str | None, asked_for: str | None) -> Iterator[Hit]:
     """Say where fp8 does not reach the model. `asked_for`: the precision that the script's own Accelerator is given."""
     by_script = asked_for == FP8
-    is_asked = launch.is_deepspeed and (by_script or launch.precision == FP8)
+    is_asked = accelerate.is_deepspeed and (by_script or accelerate.precision == FP8)
     if not is_asked or takes_fp8(release, by_script=by_script):
         return
-    path = (PRECISION,) if launch.document.config.get(PRECISION) == FP8 else (SECTION,)
+    path = (PRECISION,) if accelerate.document.config.get(PRECISION) == FP8 else (SECTION,)
     instead = "" if takes_fp8(release, by_script=True) else ", and an FP8RecipeKwargs stops it"
     write = "accelerate>=1.11" if instead else "Accelerator(mixed_precision=\"fp8\") in the script, or accelerate>=1.11"
     yield Hit("ZP857", path, f"fp8 under DeepSpeed: accelerate {release} trains in the config's own precision{instead}",
               write)  # fmt: skip
 
 
-def without_effect(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
+def without_effect(accelerate: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     for name in HALVES:
-        if isinstance(launch.document.config.get(name), dict):
+        if isinstance(accelerate.document.config.get(name), dict):
             yield Hit("ZP812", (name,), f"{name} here is no section of a ds_config: accelerate launch drops it",
                       f"mixed_precision: {name}, or the section in the file that {FILE} names")  # fmt: skip
-    if launch.fields and not launch.is_deepspeed and launch.kind in KINDS:
-        yield Hit("ZP812", ("distributed_type",), f"{SECTION} is not read under distributed_type {launch.kind}",
+    if accelerate.fields and not accelerate.is_deepspeed and accelerate.kind in KINDS:
+        yield Hit("ZP812", ("distributed_type",), f"{SECTION} is not read under distributed_type {accelerate.kind}",
                   "distributed_type: DEEPSPEED")  # fmt: skip
-    for name in launch.names if launch.is_deepspeed else launch.fields:
+    for name in accelerate.names if accelerate.is_deepspeed else accelerate.fields:
         if name.lower().endswith(JSON):
             yield Hit("ZP812", (SECTION, name), f"{named(name)} as a field, not as the value of one: Accelerate does "
                       "not read that file", f"{SECTION}: {{{FILE}: {named(name)}}}", ERROR)  # fmt: skip
@@ -286,13 +286,13 @@ def without_effect(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
                       f"{near}: ..." if near else f"in the ds_config.json that {FILE} names")  # fmt: skip
 
 
-def lost_paths(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
-    if launch.config_file is not None or not launch.is_deepspeed:
+def lost_paths(accelerate: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
+    if accelerate.config_file is not None or not accelerate.is_deepspeed:
         return
     for name in NVME_PATHS:
-        device = launch.fields.get(name.replace("nvme_path", "device"))
+        device = accelerate.fields.get(name.replace("nvme_path", "device"))
         if str(device).lower() == "nvme":
-            path = (SECTION, name if name in launch.fields else name.replace("nvme_path", "device"))
+            path = (SECTION, name if name in accelerate.fields else name.replace("nvme_path", "device"))
             yield Hit("ZP813", path, 'accelerate launch does not hand the path on: DeepSpeed swaps into a folder '
                       '"none"', f'"nvme_path" in the ds_config.json that {FILE} names')  # fmt: skip
 
@@ -324,23 +324,23 @@ def clips_otherwise(subject: Subject) -> Iterator[Hit]:
     yield Hit("ZP852", subject.spelled(CLIP), what, write)
 
 
-def automatic_steps(launch: AccelerateConfig, accumulates: int | None) -> Iterator[Hit]:
+def automatic_steps(accelerate: AccelerateConfig, accumulates: int | None) -> Iterator[Hit]:
     """The launcher hands the field on, of which an Accelerator of the script's own makes a number; the Trainer's does
     not.
     """
-    if launch.is_deepspeed and accumulates is not None and launch.fields.get(STEPS) == AUTO:
+    if accelerate.is_deepspeed and accumulates is not None and accelerate.fields.get(STEPS) == AUTO:
         what = f'"auto" for {STEPS}: an Accelerator of the script\'s own makes a number of it, and stops'
         yield Hit("ZP848", (SECTION, STEPS), what, f"{STEPS}: {accumulates}", ERROR)
 
 
-def machines_apart(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
-    if not launch.reaches_others:
-        yield Hit("ZP823", ("num_machines",), f"num_machines {launch.machines} without a deepspeed_hostfile: each "
-                  f"machine trains by itself, on {launch.processes or 'its'} ranks",
+def machines_apart(accelerate: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
+    if not accelerate.reaches_others:
+        yield Hit("ZP823", ("num_machines",), f"num_machines {accelerate.machines} without a deepspeed_hostfile: each "
+                  f"machine trains by itself, on {accelerate.processes or 'its'} ranks",
                   "deepspeed_multinode_launcher: standard, with main_process_ip")  # fmt: skip
 
 
-LAUNCH_CHECKS: tuple[Callable[[AccelerateConfig, Any], Iterator[Hit]], ...] = (
+FILE_CHECKS: tuple[Callable[[AccelerateConfig, Any], Iterator[Hit]], ...] = (
     not_read, types, numbers, beside_a_file, initialisation, without_effect, lost_paths, machines_apart,
 )  # fmt: skip
 CHECKS = (accumulates_otherwise, clips_otherwise)
