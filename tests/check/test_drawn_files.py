@@ -422,3 +422,11 @@ def test_a_chain_of_calls_that_is_too_deep(check_files):
     ran = check_files({"t.py": f"{BESIDE_IT}p{'.add_argument(1)' * 900}\n"}, *CONCISE)
     assert ran.code in (0, 2)
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(("more", "code"), [(" --use_habana --gaudi_config_name x --overwrite_output_dir", 0), ("", 1)])
+def test_arguments_of_gaudis_trainer(check_files, more, code):
+    """optimum-habana 1.16 and 1.20, read: GaudiTrainerDeepSpeedConfig compares no bf16, and transformers before 5 is required."""
+    script = f"deepspeed t.py --deepspeed ds.json --output_dir o --per_device_train_batch_size 1{more}\n"
+    ran = check_files({"run.sh": script, "ds.json": GOOD.replace('{"enabled": "auto"}', '{"enabled": true}')}, "run.sh", *CONCISE)
+    assert (ran.code, "ZP620" in ran.out, "ZP833" in ran.out) == (code, bool(code), False)

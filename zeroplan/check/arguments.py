@@ -60,6 +60,8 @@ OWN = frozenset({
 """Names that hardly any other framework's file has at its top level."""
 SWITCHES = ("bf16", "fp16")
 """On or off there, and sections of a ds_config."""
+OF_GAUDI = ("use_habana", "gaudi_config_name")
+"""Names that GaudiTrainingArguments have beside the Trainer's (optimum-habana 1.20 transformers/training_args.py)."""
 YAML = (".yaml", ".yml")
 
 
@@ -90,6 +92,13 @@ class Arguments:
     @property
     def of_other_tool(self) -> bool:
         return self.tool != TRAINER
+
+    @property
+    def of_gaudi(self) -> bool:
+        """Whether GaudiTrainingArguments take them, which compare no fp16 or bf16 with it (optimum-habana 1.16
+        and 1.20 transformers/integrations/deepspeed.py), and whose package asks for a transformers before 5.
+        """
+        return any(name in self.document.config for name in OF_GAUDI)
 
     @cached_property
     def file(self) -> TrainerFile | None:

@@ -8,7 +8,7 @@ from typing import Any
 from zeroplan.catalog.trainers.argument_history import ARGUMENTS, swift, trl
 from zeroplan.catalog.trainers.swift_configs import PUTS
 from zeroplan.catalog.trainers.tools import LLAMA_FACTORY, SWIFT, TRL
-from zeroplan.check.arguments import DEFAULTS, OWN, Arguments
+from zeroplan.check.arguments import DEFAULTS, OF_GAUDI, OWN, Arguments
 from zeroplan.check.device_map import ARGUMENT as DEVICE_MAP
 from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.inner import OWN_NAME
@@ -96,7 +96,7 @@ def trainer_arguments(
     members = [(name.lstrip("-").replace("-", "_"), word) for name, word in stated]
     if not tool and any(name in OF_LLAMA_FACTORY_ALONE for name, _word in members):
         tool = LLAMA_FACTORY
-    names = {KEY, *OWN, *DEFAULTS, *GONE, DEVICE_MAP, *VALUED, *_own_names(tool)}
+    names = {KEY, *OWN, *OF_GAUDI, *DEFAULTS, *GONE, DEVICE_MAP, *VALUED, *_own_names(tool)}
     bearing = [(name, word) for name, word in members if name in names]
     unknown = tuple([name for name, word in bearing if word.text is None and name in DEFAULTS])
     if not (tool or beside_a_file) and not any(name in OWN for name, _word in bearing):

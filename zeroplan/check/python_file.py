@@ -61,6 +61,7 @@ OPTIMIZER = "optimizer."
 WHOLE_SINCE = "0.15.0"
 SPOKEN = (*SPOKEN_WORDS, "deepspeed")
 STAGE_3 = 3
+ADDS_OPTIONS, BY_SCRIPT = "add_config_arguments(", "that config, or the script that starts this file with it"
 DIVIDES = re.compile(r"HfDeepSpeedConfig|HfTrainerDeepSpeedConfig|\bInit\(")
 """What divides a model as it is built."""
 
@@ -132,6 +133,8 @@ def _elsewhere(
             checked.texts |= inner.texts
             checked.notes += [f"{name} imports {file[0]}", *inner.notes]
     if len(checked.texts) == 1 and not checked.findings:
+        if written.others or ADDS_OPTIONS in text:
+            raise SpecError(name, "a Python file that is given its DeepSpeed config by what starts it", BY_SCRIPT)
         raise SpecError(name, "a Python file without a dict that is a DeepSpeed config", EXPECTED)
     return checked
 

@@ -167,7 +167,7 @@ def values(subject: Subject) -> Iterator[Hit]:
     pairs = {key: (name, arguments(name)) for key, name in PAIRS.items()}
     betas = [arguments("adam_beta1"), arguments("adam_beta2")]
     pairs["optimizer.params.betas"] = ("adam_beta1", None if None in betas else betas)
-    for half in ("fp16", "bf16"):
+    for half in ("fp16", "bf16") if not arguments.of_gaudi else ():
         if arguments(half) is not None:
             pairs[f"{half}.enabled"] = (half, bool(arguments(half) or arguments(f"{half}_full_eval")))
     warmup, most = arguments("warmup_steps"), arguments("max_steps")

@@ -90,7 +90,7 @@ def arguments_of_the_release(arguments: Arguments, releases: Stated) -> Iterator
     tool, stated = arguments.tool, releases.transformers
     if tool == SWIFT:
         yield from _of_swift(arguments, releases.swift)
-    if tool not in NEWEST_OF:
+    if tool not in NEWEST_OF or (arguments.of_gaudi and stated is None):
         return
     release = stated or NEWEST_OF[tool]
     code = "" if arguments.job is None else arguments.job.code
