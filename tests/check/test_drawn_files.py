@@ -430,3 +430,122 @@ def test_arguments_of_gaudis_trainer(check_files, more, code):
     script = f"deepspeed t.py --deepspeed ds.json --output_dir o --per_device_train_batch_size 1{more}\n"
     ran = check_files({"run.sh": script, "ds.json": GOOD.replace('{"enabled": "auto"}', '{"enabled": true}')}, "run.sh", *CONCISE)
     assert (ran.code, "ZP620" in ran.out, "ZP833" in ran.out) == (code, bool(code), False)
+
+
+def test_a_key_twice_in_yaml(check_files):
+    """PyYAML takes the last (run); a program has to read such a file, which DeepSpeed does not."""
+    ran = check_files({"ds.yaml": '{"train_batch_size": 8, "bf16": {"enabled": true},\n "bf16": {"enabled": true}}\n'}, *CONCISE)
+    assert (ran.code, "warning ZP103: bf16 is there twice: yaml.safe_load keeps the last one" in ran.out) == (0, True)
+
+
+@pytest.mark.parametrize(("release", "stops"), [("4.28.1", False), ("4.29.2", True)])
+def test_a_trainer_without_accelerates_plugin(check_files, release, stops):
+    """transformers 4.28.1 and 4.29.2, read: training_args.py makes a DeepSpeedPlugin since."""
+    files = {"ds.json": '{"train_micro_batch_size_per_gpu": "auto", "fp16": {"enabled": true}}', "requirements.txt": f"transformers=={release}\n"}
+    ran = check_files(files, *CONCISE, "--for", "hf")
+    assert (ran.code, "ZP801" in ran.out) == (int(stops), stops)
+
+
+@pytest.mark.parametrize(
+    ("code", "stops"),
+    [
+        ("args.deepspeed = args.deepspeed_config\nTrainer(args=args)\n", False),
+        ("TrainingArguments('o', deepspeed=args.deepspeed_config)\n", False),
+        ("deepspeed.initialize(args=args)\n", True),
+    ],
+)
+def test_deepspeeds_option_handed_to_the_trainer(check_files, code, stops):
+    """Who fills "auto" is decided by the argument that the value goes to."""
+    ran = check_files({"run.sh": "deepspeed t.py --deepspeed_config ds.json\n", "t.py": code, "ds.json": GOOD}, *CONCISE)
+    assert (ran.code, "ZP207" in ran.out) == (int(stops), stops)
+
+
+PARSER = "import argparse, deepspeed\np = argparse.ArgumentParser()\np.add_argument('--local_rank')\n"
+OWN = '{"train_batch_size": 8, "bf16": {"enabled": true}}'
+
+
+@pytest.mark.parametrize(
+    ("added", "line", "said"),
+    [
+        ("p.add_argument('--bnb', required=True)\n", "", "no --bnb, which the parser of t.py requires"),
+        ("p.add_argument('--bnb', required=True)\n", " --bnb 1", ""),
+        ("p.add_argument('--bnb', required=True)\n", " --bn=1", ""),
+        ("p.add_argument('--bnb', required=True)\n", " $ARGS", ""),
+        ("p.add_argument('--bnb', '-b', required=True)\n", " -b 1", ""),
+    ],
+)
+def test_an_option_that_a_parser_requires(check_files, added, line, said):
+    """Run: argparse, the following arguments are required; the beginning of a name will do."""
+    code = f"{PARSER}p = deepspeed.add_config_arguments(p)\n{added}args = p.parse_args()\ndeepspeed.initialize(args=args)\n"
+    ran = check_files({"run.sh": f"deepspeed t.py --deepspeed_config ds.json{line}\n", "t.py": code, "ds.json": OWN}, *CONCISE)
+    assert (ran.code, "ZP847" in ran.out, said in ran.out) == (int(bool(said)), bool(said), True)
+
+
+TWO_PARSERS = (
+    "import argparse, deepspeed\ndef add_argument():\n    p = argparse.ArgumentParser()\n    p.add_argument('--local_rank')\n"
+    "    return deepspeed.add_config_arguments(p).parse_args()\ndef main():\n    q = argparse.ArgumentParser()\n"
+    "    q.add_argument('--data')\n    args = q.%s()\n    deepspeed.initialize(args=add_argument())\n%s\n"
+)
+
+
+@pytest.mark.parametrize(("parses", "calls", "stops"), [("parse_args", "main()", True), ("parse_args", "", False), ("parse_known_args", "main()", False)])
+def test_the_second_parser_of_a_script(check_files, parses, calls, stops):
+    """Each parser of a run reads the whole line (run: argparse)."""
+    files = {"run.sh": "deepspeed t.py --deepspeed_config ds.json\n", "t.py": TWO_PARSERS % (parses, calls), "ds.json": OWN}
+    ran = check_files(files, *CONCISE)
+    assert (ran.code, "ZP847" in ran.out) == (int(stops), stops)
+
+
+@pytest.mark.parametrize(("release", "severity"), [("0.12.2", "error"), ("0.13.0", "warning"), ("0.18.0", "warning"), ("0.19.0", "error")])
+def test_arguments_that_trls_parser_leaves_out(check_files, release, severity):
+    """Run with trl 0.18.0: TrlParser leaves out what it does not know of a file; 0.12.2 and from 0.19.0 on, read: ValueError."""
+    recipe = "model_name_or_path: x\ndataset_name: d\noutput_dir: o\nbf16: true\nper_device_train_batch_size: 1\ndtype: float32\ndeepspeed: ds.json\n"
+    ran = check_files({"sft.yaml": recipe, "ds.json": GOOD, "requirements.txt": f"trl=={release}\ntransformers==4.52.3\n"}, *CONCISE)
+    assert f"{severity} ZP833: dtype came with trl 0.23" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("_target_: pytorch_lightning.plugins.DeepSpeedPlugin\nstage: 3\ncpu_offload: true\n", "ZP843"),
+        ("_target_: pytorch_lightning.plugins.DeepSpeedPlugin\nstage: 3\n", ""),
+        ("strategy:\n  target: pytorch_lightning.strategies.DeepSpeedStrategy\n  params: {stage: 3, cpu_offload: true}\n", "ZP843"),
+        ("strategy:\n  target: pytorch_lightning.strategies.DeepSpeedStrategy\n  params: {stage: 3}\n", ""),
+    ],
+)
+def test_lightnings_class_by_other_keys(check_files, text, rule):
+    """lightning 1.6 to 2.6: strategies/deepspeed.py has no cpu_offload (read: TypeError)."""
+    ran = check_files({"conf.yaml": text}, *CONCISE)
+    assert (ran.code, rule in ran.out) == (int(bool(rule)), True)
+
+
+def test_arguments_of_a_trainer_in_a_group_of_its_own(zeroplan, tmp_path, monkeypatch):
+    """Hydra merges configs/trainer/default.yaml, whose _target_ is the Trainer, under it."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("trainer", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "ds.yaml").write_text("defaults: [default.yaml]\ngpus: 2\nstrategy: deepspeed_stage_1\n", encoding="utf-8")
+    assert "ZP843" in zeroplan("check", "trainer/ds.yaml").out
+    assert "ZP843" not in zeroplan("check", "other/ds.yaml").out
+
+
+ELSEWHERE = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {deepspeed_config_file: /home/me/clone/ds_a.json}\n"
+
+
+@pytest.mark.parametrize(("folder", "known"), [("clone", True), ("other", False)])
+def test_a_clone_on_another_machine(zeroplan, tmp_path, monkeypatch, folder, known):
+    """What is no error here may be there on the machine that trains."""
+    (tmp_path / folder / "conf" / ".git").mkdir(parents=True)
+    (tmp_path / folder / "conf" / ".git").rename(tmp_path / folder / ".git")
+    (tmp_path / folder / "conf" / "acc.yaml").write_text(ELSEWHERE, encoding="utf-8")
+    (tmp_path / folder / "ds_a.json").write_text(GOOD, encoding="utf-8")
+    monkeypatch.chdir(tmp_path / folder)
+    ran = zeroplan("check", "conf/acc.yaml", *CONCISE)
+    assert ran.code == 0
+    assert ("warning ZP811" in ran.out) == (not known)
+
+
+@pytest.mark.parametrize("code", ["import deepspeed\np = deepspeed.add_config_arguments(p)\n", "TrainingArguments('o', deepspeed=args.deepspeed)\n"])
+def test_a_script_that_is_given_its_config(check_files, code):
+    ran = check_files({"t.py": code})
+    assert (ran.code, "is given its DeepSpeed config by what starts it" in ran.err) == (2, True)

@@ -26,7 +26,7 @@ SHA_256 = {
 }
 """Of json.dumps(json.load(file), sort_keys=True), its beginning: LLaMA-Factory ff6d4d12 (2026-08), axolotl 067b021c (2026-07)."""
 OF_LLAMA_FACTORY = "model_name_or_path: x/y\nfinetuning_type: full\noutput_dir: o\nbf16: true\ndeepspeed: %s\n"
-OF_AXOLOTL = "base_model: x/y\nmicro_batch_size: 1\nnum_epochs: 1\nbf16: true\ndeepspeed: %s\n"
+OF_AXOLOTL = "base_model: x/y\ndatasets: [{path: d, type: alpaca}]\nmicro_batch_size: 1\nnum_epochs: 1\nbf16: true\ndeepspeed: %s\n"
 
 
 @pytest.mark.parametrize("path", EXAMPLES)

@@ -11,9 +11,9 @@ HEAD = {"model_name_or_path": "x/y", "stage": "sft", "do_train": True, "finetuni
 FULL = {"finetuning_type": "full"}
 STOPS = [
     ({}, 3, False),
-    ({"predict_with_generate": True}, 3, True),
-    ({"predict_with_generate": "true"}, 3, True),
-    ({"predict_with_generate": True}, 2, False),
+    ({"predict_with_generate": True, "val_size": 0.1}, 3, True),
+    ({"predict_with_generate": "true", "val_size": 0.1}, 3, True),
+    ({"predict_with_generate": True, "val_size": 0.1}, 2, False),
     ({"pissa_init": True}, 3, True),
     ({"pissa_init": True}, 2, False),
     ({"pure_bf16": True, "bf16": False}, 3, True),

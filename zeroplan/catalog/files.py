@@ -65,16 +65,18 @@ def beside(path: str, named: str) -> tuple[str, ...]:
         is_named = OF_DEEPSPEED.search(name.name) is not None and name.name not in EVERYBODYS
         is_alone = len(name.parts) <= SHORTEST or is_named
         alone = (str(folder / name.name),) if is_alone else ()
-        return str(name), *_in_project(folder, ends, 0), *alone
+        return str(name), *_in_project(folder, ends, 0), *alone, *_in_clone(folder, name)
     names = [name] if len(name.parts) > 1 else []
     return str(folder / name), str(name), *_in_project(folder, names, 1), *_in_clone(folder, name)
 
 
 def _in_clone(folder: Path, name: Path) -> Iterator[str]:
-    """A path that begins with the name of the project's own folder: clone/configs/ds.json, as seen from beside it."""
+    """A path with the name of the project's own folder in it: clone/configs/ds.json, as seen from beside it, and on
+    another machine /home/me/clone/ds.json.
+    """
     root = Path(project_folders(os.path.abspath(folder), os.getcwd())[-1])
-    if len(name.parts) > 1 and name.parts[0] == root.name:
-        yield os.path.relpath(root / Path(*name.parts[1:]))
+    if root.name in name.parts[:-1] and (name.is_absolute() or name.parts[0] == root.name):
+        yield os.path.relpath(root / Path(*name.parts[name.parts.index(root.name) + 1 :]))
 
 
 def _in_project(folder: Path, names: Sequence[Path], first: int) -> Iterator[str]:

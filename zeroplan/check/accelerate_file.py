@@ -22,7 +22,7 @@ from zeroplan.check.accelerate_config import (
 from zeroplan.check.arguments import SWITCHES, Arguments
 from zeroplan.check.check import MOST, check, placed
 from zeroplan.check.document import Beside, Document
-from zeroplan.check.finding import ADVICE, WARNING, Finding, Hit, said
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Finding, Hit, said
 from zeroplan.check.finding import path as quoted
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import OtherKindError
@@ -94,5 +94,6 @@ def _in_yaml(finding: Finding) -> Finding:
 
 
 def _missing(document: Document, path: str) -> Finding:
+    severity = WARNING if path.startswith("/") else ERROR  # it may be there on the machine that trains
     return placed(document, Hit("ZP811", (SECTION, FILE), f"{quoted(path)} is not there: Accelerate stops",
-                                f"{FILE}: a ds_config.json that is"))  # fmt: skip
+                                f"{FILE}: a ds_config.json that is", severity))  # fmt: skip

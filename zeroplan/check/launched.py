@@ -63,6 +63,8 @@ class TrainingScript(NamedTuple):
     """The first option at which its own parser stops."""
     no_choice: str = ""
     """The first of its options whose value is none of its choices, with these."""
+    missing: str = ""
+    """The first option that its own parser requires and the line does not give."""
 
     @property
     def code(self) -> tuple[str, str] | None:

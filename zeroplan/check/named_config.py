@@ -20,7 +20,8 @@ from zeroplan.check.kind import has_no_key, is_others, not_a_config, refuse_text
 from zeroplan.check.proposed import tried
 from zeroplan.check.python_words import PythonWord, python_words, with_words_of_json
 from zeroplan.check.rules import RULES
-from zeroplan.check.rules.refused_files import REFUSED_CHECKS, groups_of_answers, vllm_of_swift
+from zeroplan.check.rules.contradictions import refused_together
+from zeroplan.check.rules.refused_files import REFUSED_ALONE, REFUSED_BESIDE_DEEPSPEED, groups_of_answers, vllm_of_swift
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
 from zeroplan.check.rules.trainer_release import Stated, arguments_of_the_release
 from zeroplan.check.setting import Setting
@@ -126,9 +127,16 @@ def reached(
 
 def check_arguments(arguments: Arguments, setting: Setting) -> list[Finding]:
     """What TrainingArguments say that no config is needed to see."""
-    rules = (*ARGUMENT_CHECKS, *REFUSED_CHECKS)
+    rules = (*ARGUMENT_CHECKS, *REFUSED_BESIDE_DEEPSPEED)
     hits = [hit for rule in rules for hit in islice(rule(arguments), MOST)]
+    return [placed(arguments.document, hit) for hit in hits] + check_arguments_alone(arguments, setting)
+
+
+def check_arguments_alone(arguments: Arguments, setting: Setting) -> list[Finding]:
+    """What they say that is so without DeepSpeed too."""
+    hits = [hit for rule in REFUSED_ALONE for hit in islice(rule(arguments), MOST)]
     hits += groups_of_answers(arguments, setting.gpus, setting.trl)
+    hits += refused_together(arguments, setting.llama_factory)
     return [placed(arguments.document, hit) for hit in hits] + check_names(arguments, setting)
 
 

@@ -32,6 +32,7 @@ from zeroplan.check.rules.accelerate import beside_the_scripts_config
 from zeroplan.check.rules.batch import NO_BATCH
 from zeroplan.check.rules.hosts import HOST_CHECKS
 from zeroplan.check.rules.processes import PROCESS_CHECKS
+from zeroplan.check.script_arguments import hands_to_trainer
 from zeroplan.check.script_parser import clipped
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER, Setting
 from zeroplan.check.setting import DEEPSPEED as RAW
@@ -258,7 +259,8 @@ def _own_config(launch: Launch, file: tuple[str, str], setting: Setting, beside:
     if reader == LIGHTNING:
         setting = replace(setting, reader=LIGHTNING, reader_is_known=True)
     elif reader == RAW or launch.unknown:
-        setting = replace(setting, reader=TRAINER if launch.unknown else RAW, reader_is_known=True)
+        to_trainer = launch.unknown or (launch.script.file is not None and hands_to_trainer(launch.script.file[1]))
+        setting = replace(setting, reader=TRAINER if to_trainer else RAW, reader_is_known=True)
     findings, checked.texts[file[0]] = reached(*file, setting, made)
     by_code = code is not None and any(name in code[1] for name in BATCH)
     checked.findings += [one for one in findings if not (by_code and one.rule == NO_BATCH)]

@@ -1,4 +1,4 @@
-"""How a script in Python takes arguments of the Trainer, by what its code has: four questions of different width."""
+"""How a script in Python takes arguments of the Trainer, by what its code has: five questions of different width."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ TRAINS = re.compile(rf"TrainingArguments|TrlParser|{OF_TRL.pattern}|\b(?!PPO)\w*
 PARSES = re.compile(r"HfArgumentParser|TrlParser")
 STRICT = re.compile(r"\bTrlParser\(|\bHfArgumentParser\([^)]{0,500}(?:TrainingArguments|transformers\.|\b\w+Config\b)")
 LENIENT = "return_remaining_strings"
+HANDS = re.compile(r"\bdeepspeed\s*=\s*\w+\.deepspeed_config\b")
 
 
 def reads_a_file(code: str) -> bool:
@@ -28,6 +29,11 @@ def trains_by_trainer(code: str) -> bool:
 def has_parser(code: str) -> bool:
     """Whether it has transformers' or TRL's parser of command lines."""
     return PARSES.search(code) is not None
+
+
+def hands_to_trainer(code: str) -> bool:
+    """Whether what DeepSpeed's own option names goes to the Trainer's argument."""
+    return trains_by_trainer(code) and HANDS.search(code) is not None
 
 
 def stops_at_unknown(code: str) -> bool:

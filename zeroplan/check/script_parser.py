@@ -19,6 +19,8 @@ OTHERS = (
 """What a file has whose options are not known by its calls of add_argument alone."""
 OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config")
 """Options that deepspeed.add_config_arguments adds (0.19.8 __init__.py:_add_core_arguments)."""
+Option = tuple[list[str], bool]
+"""The names of an option, and whether it is required."""
 PRECISIONS = ("no", "fp16", "bf16", "fp8")
 LOCAL_RANK = "--local_rank"
 """What DeepSpeed's launcher hands each process (launcher/launch.py), but for --no_local_rank."""
@@ -28,12 +30,21 @@ def unrecognized(code: str, options: Sequence[str], *, has_local_rank: bool) -> 
     """The first option that the script's parser does not take; "" for none, and where that is not known. `code`: the
     script; `has_local_rank`: whether DeepSpeed's launcher starts it.
     """
-    tree = _with_own_parser(code)
-    known = None if tree is None else _options(list(ast.walk(tree)))
-    if known is None:
-        return ""
     given = [LOCAL_RANK] * has_local_rank + [option.partition("=")[0] for option in options]
-    return next((option for option in given if not any(one.startswith(option) for one in known)), "")
+    taken = ([name for names, _needed in parser for name in names] for parser in _parsers_of(_with_own_parser(code)))
+    return next((option for known in taken for option in given if not any(one.startswith(option) for one in known)), "")
+
+
+def missing(code: str, options: Sequence[str]) -> str:
+    """The first option that the script's parser requires and is not given; "" for none, and where that is not known."""
+    given = [option.partition("=")[0] for option in options]
+    several = (names for parser in _parsers_of(_with_own_parser(code)) for names, needed in parser if needed)
+    return next((names[-1] for names in several if not _is_given(names, given)), "")
+
+
+def _is_given(names: Sequence[str], given: Sequence[str]) -> bool:
+    """Whether an option is there, by one of its names or the beginning of one."""
+    return any(name == one or (name.startswith(one) and one.startswith("--")) for name in names for one in given)
 
 
 def invalid_choice(code: str, options: Mapping[str, str | None]) -> tuple[str, list[str]] | None:
@@ -59,8 +70,29 @@ def _with_own_parser(code: str) -> ast.Module | None:
     return parsed(code)
 
 
-def _options(nodes: Sequence[ast.AST]) -> list[str] | None:
-    """All that the one parser of a file takes; None where there are several, or other code may add to it."""
+def _parsers_of(tree: ast.Module | None) -> list[list[Option]]:
+    """The options of the one parser of a file, or of each that a function of it makes and lets read the whole line."""
+    if tree is None:
+        return []
+    whole = _options(list(ast.walk(tree)))
+    if whole is not None:
+        return [whole]
+    parts = [list(ast.walk(node)) for node in tree.body if isinstance(node, ast.FunctionDef) and _is_run(node, tree)]
+    return [known for nodes in parts if (known := _options(nodes)) is not None and _reads_the_line(nodes)]
+
+
+def _is_run(function: ast.FunctionDef, tree: ast.Module) -> bool:
+    """Whether the file calls a function of its own."""
+    return any(isinstance(node, ast.Call) and last_name(node.func) == function.name for node in ast.walk(tree))
+
+
+def _reads_the_line(nodes: Sequence[ast.AST]) -> bool:
+    return any(isinstance(node, ast.Call) and last_name(node.func) == "parse_args" and not (node.args or node.keywords)
+               for node in nodes)  # fmt: skip
+
+
+def _options(nodes: Sequence[ast.AST]) -> list[Option] | None:
+    """All that the one parser takes; None where there are several, or other code may add to it."""
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     names, parsers = [last_name(call.func) for call in calls], _parsers(nodes)
     called = [call.func for call in calls]
@@ -68,13 +100,15 @@ def _options(nodes: Sequence[ast.AST]) -> list[str] | None:
                     for node in nodes)  # fmt: skip
     if names.count("ArgumentParser") != 1 or handed_on or any(_takes(call, parsers) for call in calls):
         return None
-    stated: list[str] = list(OF_DEEPSPEED) if "add_config_arguments" in names else []
+    by_deepspeed = OF_DEEPSPEED if "add_config_arguments" in names else ()
+    stated: list[Option] = [([name], False) for name in by_deepspeed]
     for call in calls:
-        if last_name(call.func) == "add_argument":
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
             texts = [getattr(one, "value", None) for one in call.args]
             if not texts or not all(isinstance(text, str) for text in texts):
                 return None
-            stated += [str(text) for text in texts]
+            needed = any(one.arg == "required" and getattr(one.value, "value", None) is True for one in call.keywords)
+            stated.append(([str(text) for text in texts], needed))
     return stated
 
 

@@ -20,7 +20,7 @@ from zeroplan.check.finding import ERROR, said
 from zeroplan.check.interpolated import is_interpolated, known_of
 from zeroplan.check.kind import DEEPSPEED, OtherKindError, block, read_document
 from zeroplan.check.launch_files import document_of
-from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, reached, twice
+from zeroplan.check.named_config import CheckedFiles, Made, check_arguments, check_arguments_alone, reached, twice
 from zeroplan.check.partly_known import of_interpolated
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
 from zeroplan.errors import SpecError
@@ -38,7 +38,7 @@ def check_training(arguments: Arguments, setting: Setting, beside: Beside, made:
     if arguments.tool == TRL and (launch := document.members.get((LAUNCH,))) is not None:
         return _by_trl(arguments, launch, setting, beside, made)
     if member is None or (member.node.members is None and member.node.scalar in (None, False, "")):
-        raise _without_config(document, member)
+        return _alone(arguments, member, setting)
     checked = CheckedFiles(texts={document.name: document.text})
     if tool_of(document.config) is not None or has_own(document.config):
         arguments = replace(arguments, command_line=_of_command_line(setting.arguments))
@@ -62,6 +62,15 @@ def check_training(arguments: Arguments, setting: Setting, beside: Beside, made:
         findings = check(known.document, made(known.document, setting, None))
     checked.findings += findings
     return checked
+
+
+def _alone(arguments: Arguments, member: Member | None, setting: Setting) -> CheckedFiles:
+    """The errors of a file that names no config, as one beside `accelerate launch`. Raises `SpecError` for none."""
+    document = arguments.document
+    errors = [one for one in check_arguments_alone(arguments, setting) if one.severity == ERROR]
+    if not errors:
+        raise _without_config(document, member)
+    return CheckedFiles(errors, {document.name: document.text}, [f"{document.name} names no DeepSpeed config"])
 
 
 def _by_trl(

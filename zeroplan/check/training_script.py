@@ -11,7 +11,7 @@ from zeroplan.check.launch_files import file_of
 from zeroplan.check.launched import TrainingScript
 from zeroplan.check.launcher_parsers import RANKS
 from zeroplan.check.ranks import PLAIN
-from zeroplan.check.script_parser import accumulated, asked_precision, invalid_choice, unrecognized
+from zeroplan.check.script_parser import accumulated, asked_precision, invalid_choice, missing, unrecognized
 from zeroplan.check.shell_variables import Word
 
 
@@ -28,7 +28,7 @@ def training_script(
         file_of(line.script) or ("" if line.script is None else "?"), file,
         tuple([word.text for word in line.script_words if word.text and word.text.endswith(PYTHON)]), pipeline,
         accumulated(code, options), asked_precision(code, options),
-        _unrecognized(of_parser, line, stated), _no_choice(of_parser, options),
+        _unrecognized(of_parser, line, stated), _no_choice(of_parser, options), _missing(of_parser, line),
     )  # fmt: skip
 
 
@@ -38,6 +38,12 @@ def _unrecognized(code: str, line: CommandLine, stated: Sequence[tuple[str, Word
     by_launch = "no_local_rank" not in own and own.get("launcher", "pdsh") == "pdsh"  # others start the script itself
     by_deepspeed = line.launcher == "deepspeed" and line.parsed.is_whole and by_launch
     return unrecognized(code, options, has_local_rank=by_deepspeed)
+
+
+def _missing(code: str, line: CommandLine) -> str:
+    """None where words that no line sets may be options."""
+    words = [word.text for word in line.script_words]
+    return "" if None in words else missing(code, [word for word in words if word and word.startswith("-")])
 
 
 def _no_choice(code: str, options: Mapping[str, str | None]) -> str:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import posixpath
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -32,7 +33,10 @@ from zeroplan.check.setting import ACCELERATE, LIGHTNING, Setting
 from zeroplan.check.shell_variables import Word
 from zeroplan.errors import SpecError
 
-CLASS, OBJECT, INIT_ARGS = "class_path", "_target_", "init_args"
+INSIDE = {"_target_": "", "class_path": "init_args", "target": "params"}
+"""Keys that name a class, of Hydra, LightningCLI and Latent Diffusion's instantiate_from_config, and where each has its
+arguments; "": beside it.
+"""
 OF_HYDRA = "_"
 """How the keys begin that Hydra keeps to itself: _target_, _recursive_."""
 KEY = "strategy"
@@ -91,19 +95,25 @@ def named_strategy(word: Word) -> Strategy:
 
 
 def strategy_in(document: Document) -> Strategy | None:
-    """The first of a file."""
-    return _strategy(document.root, "", 0)
+    """The first of a file, in which the arguments of the Trainer may be all that is there, as in Hydra's groups."""
+    strategy = _strategy(document.root, "", 0)
+    is_trainers = posixpath.basename(posixpath.dirname(document.name)) == TRAINER.lower()
+    if strategy is not None and strategy.path == KEY and is_trainers:
+        return strategy._replace(trainer=tuple(document.root.members or ()))
+    return strategy
 
 
 def _strategy(node: ValueNode, path: str, depth: int) -> Strategy | None:
     if node.members is None or depth > DEEPEST:
         return None
     by_name = {one.name: one for one in node.members}
-    stated = next((by_name[name].node.scalar for name in (OBJECT, CLASS) if name in by_name), None)
-    package, _, call = str(stated).rpartition(".")
+    key = next((name for name in INSIDE if name in by_name), "")
+    package, _, call = str(by_name[key].node.scalar if key else None).rpartition(".")
+    call = STRATEGY if call == PLUGIN and package.partition(".")[0] in PACKAGES_OF_CLASSES[STRATEGY] else call
     if call in (STRATEGY, PLUGIN) and package.partition(".")[0] in ("", *PACKAGES_OF_CLASSES[call]):
-        inside = by_name[INIT_ARGS].node.members if INIT_ARGS in by_name else () if CLASS in by_name else node.members
-        own = [one for one in inside or () if not one.name.startswith(OF_HYDRA) and one.name != CLASS]
+        beside = by_name[INSIDE[key]].node.members if INSIDE[key] in by_name else ()
+        inside = beside if INSIDE[key] else node.members
+        own = [one for one in inside or () if not one.name.startswith(OF_HYDRA)]
         return Strategy(path, call, tuple(own))
     named = by_name.get(KEY)
     is_trainer = call == TRAINER or path.rpartition(".")[2] == TRAINER.lower()

@@ -12,6 +12,7 @@ from zeroplan.check.rules import (
     calls,
     combinations,
     communication,
+    contradictions,
     file,
     fit,
     hosts,
@@ -42,7 +43,8 @@ from zeroplan.check.subject import Subject
 
 ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
          integration, machine, model, trainer, overridden, llama_factory, accelerate, processes, hosts, shell_text,
-         refused_files, trainer_release, trainer_calls, calls, older, wrong_steps, pipeline, upgrade, fit)
+         refused_files, contradictions, trainer_release, trainer_calls, calls, older, wrong_steps, pipeline, upgrade,
+         fit)
 
 RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}
 """Every rule by its id, in order."""

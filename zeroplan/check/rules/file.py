@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from zeroplan.check.arguments import YAML
 from zeroplan.check.edit import deleted
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.json_reader import BRACES, COMMENTS, MISSING, QUOTES, TRAILING, UNQUOTED
@@ -61,14 +62,17 @@ def more_than_json(subject: Subject) -> Iterator[Hit]:
 
 
 def repeated_keys(subject: Subject) -> Iterator[Hit]:
-    """DeepSpeed's own reader refuses them; json.load, which others use, keeps the last."""
-    lenient = subject.setting.reader != DEEPSPEED
-    for path, first, member in subject.document.repeated():
-        does = "json.load keeps the last one without a word" if lenient else "DeepSpeed refuses that"
+    """DeepSpeed's own reader refuses them; json.load, which others use, keeps the last, and so does PyYAML."""
+    document = subject.document
+    is_yaml = document.name.lower().endswith(YAML) or not document.text.lstrip().startswith("{")
+    by = "yaml.safe_load" if is_yaml else "json.load"
+    lenient = subject.setting.reader != DEEPSPEED or is_yaml
+    for path, first, member in document.repeated():
+        does = f"{by} keeps the last one without a word" if lenient else "DeepSpeed refuses that"
         same = first.node.plain() == member.node.plain() and repr(first.node.plain()) == repr(member.node.plain())
         yield Hit("ZP103", path, f"{named(member.name)} is there twice: {does}", "delete one of them",
                   WARNING if lenient else ERROR, member.start,
-                  deleted(subject.document, path, member.start) if same else ())  # fmt: skip
+                  deleted(document, path, member.start) if same else ())  # fmt: skip
 
 
 def is_placeholder(value: object) -> bool:

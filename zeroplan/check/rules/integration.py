@@ -13,11 +13,14 @@ from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.deepspeed.names import ACCELERATE_FILLS
 from zeroplan.deepspeed.values import AUTO, stops
+from zeroplan.releases import number
 
 BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu")
 """Keys at whose "auto" DeepSpeed itself stops."""
 
 ZERO = "zero_optimization"
+PLUGIN_SINCE = "4.29.0"
+"""The transformers whose Trainer makes Accelerate's plugin (training_args.py; 4.28.1 does not)."""
 OF_THE_TRAINER = ("optimizer.params.betas", "optimizer.params.eps")
 """What the Trainer fills and Accelerate alone does not (accelerate: accelerator.py:_prepare_deepspeed)."""
 
@@ -53,7 +56,9 @@ def accelerate(subject: Subject) -> Iterator[Hit]:
     """The Trainer makes Accelerate's plugin too. DeepSpeed itself takes a config without, but for a batch that is
     "auto", and its autotuner puts one in.
     """
-    if subject.stated("autotuning.enabled") is True:
+    version = subject.setting.transformers
+    is_older = subject.setting.reader == TRAINER and version is not None and number(version) < number(PLUGIN_SINCE)
+    if subject.stated("autotuning.enabled") is True or is_older:
         return
     if subject.setting.reader in (ACCELERATE, TRAINER) and ZERO not in subject.config:
         no_other = subject.setting.reader_is_known or any(subject.config.get(name) == AUTO for name in BATCH)

@@ -33,14 +33,15 @@ TAKEN = ("mxfp4", "fp8")
 OF_PREFERENCES = ("stage", "pref_loss", "finetuning_type", "ref_model")
 WORDS = (*AT_STAGE_3, *ANYWHERE, BADAM, MUON, "badam_mode", BITS, METHOD, MODEL, *OF_PREFERENCES)
 LINK = "https://github.com/hiyouga/LLaMA-Factory/blob/main/src/llamafactory/hparams/parser.py"
+EVALUATED = ", dataset: d, val_size: 0.1, predict_with_generate: true"
 FILE = "{model_name_or_path: x, finetuning_type: lora, bf16: true, per_device_train_batch_size: 8%s}"
 
 RULES: tuple[Rule, ...] = (
     Rule(
         "ZP820", ERROR, "What LLaMA-Factory refuses beside DeepSpeed",
         "LLaMA-Factory 0.9.5: hparams/parser.py:get_train_args, run: ValueError",
-        arguing(STAGE_3 % "", FILE % ", predict_with_generate: true", "train.yaml"),
-        arguing(STAGE_2 % "", FILE % ", predict_with_generate: true", "train.yaml"), LINK,
+        arguing(STAGE_3 % "", FILE % EVALUATED, "train.yaml"),
+        arguing(STAGE_2 % "", FILE % EVALUATED, "train.yaml"), LINK,
     ),
 )  # fmt: skip
 

@@ -19,7 +19,7 @@ WRAPPERS = (TRAINER, ACCELERATE, LIGHTNING)
 """Readers that build the model under zero.Init at stage 3."""
 ADAPTERS = (
     "base_model: x\nadapter: lora\nlora_r: 8\nlora_alpha: 16\nlora_target_linear: true\nsequence_len: 512\n"
-    "micro_batch_size: 8\nbf16: true\ngradient_checkpointing: true\n"
+    "datasets: [{path: d, type: alpaca}]\nmicro_batch_size: 8\nbf16: true\ngradient_checkpointing: true\n"
     "gradient_checkpointing_kwargs: {use_reentrant: %s}\n"
 )
 AUTOTP = "tensor_parallel.autotp_size"

@@ -200,6 +200,9 @@ def not_recognized(launch: Launch) -> Iterator[Hit]:
         what = f"deepspeed hands {LOCAL_RANK} to {name}, whose parser does not know it and stops"
         write = f"parser.add_argument('{LOCAL_RANK}', type=int), or deepspeed --no_local_rank"
         yield Hit("ZP847", (), what, write, offset=launch.place.start)
+    elif script.missing:
+        what = f"no {named(script.missing)}, which the parser of {name} requires: it stops"
+        yield Hit("ZP847", (), what, f"{named(script.missing)} ...", offset=launch.place.start)
     elif script.no_choice:
         what = f"{script.no_choice}: the parser of {name} stops at it"
         yield Hit("ZP847", (), what, "one of these", offset=launch.place.start)

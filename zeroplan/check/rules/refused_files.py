@@ -209,8 +209,9 @@ def _whose(arguments: Arguments) -> str:
     return "the Trainer" if arguments.tool in (TRAINER, TRL) else arguments.tool
 
 
-REFUSED_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (
-    without_value, sharded_twice, both_halves, best_model, steps_of_zero, plateau, axolotls_own, swifts_own,
+REFUSED_ALONE: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (
+    without_value, both_halves, best_model, steps_of_zero, plateau,
 )  # fmt: skip
+REFUSED_BESIDE_DEEPSPEED: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (sharded_twice, axolotls_own, swifts_own)
 CHECKS = ()
 """None that asks a ds_config."""
