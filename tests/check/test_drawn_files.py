@@ -221,11 +221,22 @@ def test_the_precision_of_a_script_beside_another(check_files):
     assert check_files({**files, "ds.json": config % "bf16"}, *CONCISE).code == 0
 
 
-@pytest.mark.parametrize(("release", "more", "stops"), [("0.21.0", "", True), ("0.21.0", ', "scheduler": {"type": "WarmupLR"}', False), ("0.23.0", "", False)])
-def test_an_optimizer_without_a_scheduler(check_files, release, more, stops):
-    """accelerator.py of 0.22.0 and 0.23.0: the second takes lr_scheduler_callable."""
+WARMS = ', "scheduler": {"type": "WarmupLR"}'
+
+
+@pytest.mark.parametrize(
+    ("transformers", "release", "more", "stops"),
+    [
+        ("4.29.2", "0.21.0", "", False), ("4.30.0", "0.23.0", "", True), ("4.31.0", "0.20.3", "", True), ("4.31.0", "0.21.0", WARMS, False),
+        ("4.33.3", "0.22.0", "", True), ("4.34.0", "0.20.3", "", True), ("4.34.0", "0.21.0", WARMS, False), ("4.33.3", "0.23.0", "", False),
+        ("4.35.2", "0.22.0", "", True), ("4.35.2", "0.23.0", "", False),
+    ],
+)  # fmt: skip
+def test_an_optimizer_without_a_scheduler(check_files, transformers, release, more, stops):
+    """Run: Trainer.train() of each at stage 2: 4.30 to 4.33.2 stop by themselves, later ones in an Accelerate before 0.23."""
     config = f'{GOOD[:-1]}, "optimizer": {{"type": "AdamW", "params": {{"lr": "auto"}}}}{more}}}'
-    files = {"run.sh": "torchrun t.py --deepspeed ds.json --output_dir o --bf16\n", "ds.json": config, "requirements.txt": f"accelerate=={release}\n"}
+    files = {"run.sh": "torchrun t.py --deepspeed ds.json --output_dir o --bf16\n", "ds.json": config}
+    files["requirements.txt"] = f"accelerate=={release}\ntransformers=={transformers}\n"
     assert ("error ZP858" in check_files(files, *CONCISE).out) == stops
 
 
@@ -549,3 +560,23 @@ def test_a_clone_on_another_machine(zeroplan, tmp_path, monkeypatch, folder, kno
 def test_a_script_that_is_given_its_config(check_files, code):
     ran = check_files({"t.py": code})
     assert (ran.code, "is given its DeepSpeed config by what starts it" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("release", "option", "severity"),
+    [("", "--zero_stage", "warning"), ("", "--ds.zero_stage", ""), ("0.11.0", "--zero_stage", "error"), ("0.10.2", "--zero_stage", "error"),
+     ("0.9.1", "--zero_stage", ""), ("0.9.1", "--ds.zero_stage", "error")],
+)  # fmt: skip
+def test_options_of_openrlhf_by_another_releases_names(check_files, release, option, severity):
+    """Run: the parsers of 0.10.2, 0.10.4 and 0.11.0 exit with unrecognized arguments at names without a section; 0.10.1 has no others."""
+    line = f"deepspeed --module openrlhf.cli.train_sft {option} 3\n"
+    out = check_files({"run.sh": line, "requirements.txt": f"openrlhf=={release}\n" if release else "numpy\n"}, *CONCISE).out
+    assert (f"{severity} ZP861" in out) if severity else ("ZP861" not in out)
+
+
+@pytest.mark.parametrize(("half", "warns"), [("--bf16", True), ("", False)])
+def test_fp8_of_the_launcher_beside_the_trainers_own_half(check_files, half, warns):
+    """Run with transformers 5.24 and accelerate 1.15, TransformerEngine stubbed: with bf16 fp8_enabled is False."""
+    files = {"run.sh": f"accelerate launch --config_file a.yaml t.py --output_dir o --per_device_train_batch_size 1 {half}\n"}
+    files["a.yaml"] = "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: fp8\ndeepspeed_config: {zero_stage: 2}\n"
+    assert ("warning ZP857" in check_files(files, *CONCISE).out) == warns

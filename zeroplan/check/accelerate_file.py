@@ -28,7 +28,7 @@ from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.kind import OtherKindError
 from zeroplan.check.launch_files import read_beside
 from zeroplan.check.named_config import EXPECTED, CheckedFiles, Made, reached, twice
-from zeroplan.check.rules.accelerate import FILE_CHECKS, automatic_steps, built_whole, fp8_left_out
+from zeroplan.check.rules.accelerate import FILE_CHECKS, automatic_steps, built_whole, fp8_beside_a_half, fp8_left_out
 from zeroplan.check.rules.hosts import ranks_of_machines
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
 
@@ -59,6 +59,7 @@ def check_accelerate_config(accelerate: AccelerateConfig, setting: Setting, besi
     hosts = read_beside(named_hosts, beside) if isinstance(named_hosts, str) else None
     hits += [placed(document, hit) for hit in built_whole(accelerate, stage, setting.accelerate)]
     hits += [placed(document, hit) for hit in fp8_left_out(accelerate, setting.accelerate, setting.precision)]
+    hits += [placed(document, hit) for hit in fp8_beside_a_half(accelerate, setting.arguments)]
     hits += [placed(document, hit) for hit in automatic_steps(accelerate, setting.accumulates)]
     hits += [placed(document, hit) for hit in ranks_of_machines(accelerate, hosts)]
     if is_own_accelerate_config(document.name):  # in a package, where nobody changes it

@@ -1,5 +1,5 @@
 """The ds_config that OpenRLHF makes of the options of its commands (0.11 utils/deepspeed/deepspeed_utils.py:
-get_train_ds_config; names without a section are those of releases before 0.11).
+get_train_ds_config; names without a section are those of releases before 0.10.2).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.launch_options import value_of
 from zeroplan.check.shell_variables import Word
+from zeroplan.releases import number
 
 TRAINS = re.compile(r"(?:^|[./])train_(?:sft|dpo|rm|kto|kd|prm|(ppo_ray))(?:\.py)?$")
 """Modules, and scripts of older releases, that `deepspeed` starts; train_ppo_ray starts its own ranks on Ray."""
@@ -20,6 +21,8 @@ ENGINES = ("vllm_num_engines", "vllm.num_engines")
 OF_ENGINE = ("vllm_tensor_parallel_size", "vllm.tensor_parallel_size")
 COLOCATED, ASYNC = ("colocate_all_models", "train.colocate_all"), ("async_train", "train.async_enable")
 USUAL_RANKS = 8
+SECTIONED = "0.10.2"
+"""The release whose options have a section."""
 STAGE, MICRO_BATCH = ("zero_stage", "ds.zero_stage"), ("micro_train_batch_size", "train.micro_batch_size")
 BATCH, CLIPPING = ("train_batch_size", "train.batch_size"), ("max_norm",)
 OFFLOAD, PARTITION = ("adam_offload", "ds.adam_offload"), ("zpg", "ds.zpg")
@@ -30,7 +33,7 @@ OPTIONS = {
     "zero_optimization.stage": STAGE, "train_micro_batch_size_per_gpu": MICRO_BATCH, "train_batch_size": BATCH,
     "zero_optimization.zero_hpz_partition_size": PARTITION, "gradient_clipping": (*CLIPPING, *CLIPPING),
 }  # fmt: skip
-"""By the key that each becomes: the option before 0.11, and since."""
+"""By the key that each becomes: the option before 0.10.2, and since."""
 USUAL_STAGE = 2
 DYNAMIC = ("use_dynamic_batch", "train.dynamic_batch_enable")
 
@@ -74,6 +77,13 @@ class OpenRLHF:
         if not self.is_by_ray or not together or not engines or not each or self.ranks is None:
             return None
         return self.ranks, engines * each
+
+    def named_otherwise(self, release: str | None) -> tuple[str, str] | None:
+        """An option by the name of another release, and its name in this one; None: the newest."""
+        is_older = release is not None and number(release) < number(SECTIONED)
+        was, now = (1, 0) if is_older else (0, 1)
+        several = (STAGE, NODES, PER_NODE, ENGINES, OF_ENGINE, COLOCATED, MICRO_BATCH, BATCH, OFFLOAD, PARTITION)
+        return next(((names[was], names[now]) for names in several if names[was] in self.stated), None)
 
     def number(self, names: Sequence[str], usual: int) -> int | None:
         """A whole number that an option states; None for what is none, or not known."""
@@ -125,7 +135,7 @@ class OpenRLHF:
                 self._member("train_batch_size", BATCH, batch, value=batch)]  # fmt: skip
 
     def _is_sectioned(self) -> bool:
-        """Whether the options are those of 0.11, whose usual type is bf16."""
+        """Whether the options are those since 0.10.2, whose usual type is bf16."""
         return any("." in name for name in self.stated)
 
     def _value(self, names: Sequence[str]) -> Any:

@@ -46,6 +46,7 @@ RELEASES = {
     "accelerate": (*(f"0.{minor}.0" for minor in range(20, 35)), *(f"1.{minor}.0" for minor in range(16))),
     "ms-swift": (*(f"{major}.{minor}.0" for major, last in ((2, 7), (3, 13), (4, 7)) for minor in range(last)),),
     "llamafactory": ("0.7.1", "0.8.0", "0.8.1", "0.8.2", "0.8.3", "0.9.0", "0.9.1", "0.9.2", "0.9.3", "0.9.4", "0.9.5"),
+    "openrlhf": (*(f"0.{minor}.0" for minor in range(1, 12)), "0.10.2", "0.11.2"),
 }
 """What a range may allow: the first of each minor release, up to the newest that is known."""
 

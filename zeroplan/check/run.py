@@ -31,7 +31,7 @@ from zeroplan.check.python_calls import PIPELINE, builds_pipeline
 from zeroplan.check.rules.accelerate import beside_the_scripts_config
 from zeroplan.check.rules.batch import NO_BATCH
 from zeroplan.check.rules.hosts import HOST_CHECKS
-from zeroplan.check.rules.processes import PROCESS_CHECKS
+from zeroplan.check.rules.processes import PROCESS_CHECKS, named_otherwise
 from zeroplan.check.script_arguments import hands_to_trainer
 from zeroplan.check.script_parser import clipped
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER, Setting
@@ -86,6 +86,8 @@ def _unnamed(
     setting = replace(setting, gpus=setting.gpus or launch.gpus)
     inner: CheckedFiles | None = None
     if launch.built is not None:
+        hits = named_otherwise(launch, setting.openrlhf)
+        checked.findings += [placed(document, hit) for hit in hits]
         note = f"the config that OpenRLHF makes of these options{_on(launch)}"
         inner = CheckedFiles(_built(launch.built, setting, made), notes=[note])
     elif launch.config.strategy is not None:

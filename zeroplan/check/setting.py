@@ -42,6 +42,8 @@ class Setting:
     """The version of ms-swift, likewise."""
     llama_factory: str | None = None
     """The version of LLaMA-Factory, likewise."""
+    openrlhf: str | None = None
+    """The version of OpenRLHF, likewise."""
     upgrades_from: str | None = None
     """The version before, where what changes is looked for."""
     arguments: Arguments | None = None

@@ -51,7 +51,7 @@ COMPARES_SINCE = "4.30.0"
 """The first transformers that is known, whose Trainer compares its arguments with the config."""
 FORMATS = ("full", "concise", "json", "github", "sarif", "markdown", "junit")
 PACKAGES = {"transformers": "transformers", "accelerate": "accelerate", "swift": "ms-swift", "trl": "trl",
-            "llama_factory": "llamafactory"}  # fmt: skip
+            "llama_factory": "llamafactory", "openrlhf": "openrlhf"}  # fmt: skip
 """What a project may ask for beside DeepSpeed, by the field of the setting."""
 
 

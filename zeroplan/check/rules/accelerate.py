@@ -19,6 +19,7 @@ from zeroplan.check.accelerate_config import (
     minds_init_flag,
     takes_fp8,
 )
+from zeroplan.check.arguments import SWITCHES, Arguments
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, number, said
 from zeroplan.check.kind import JSON
 from zeroplan.check.ranks import is_port
@@ -86,7 +87,7 @@ RULES: tuple[Rule, ...] = (
         launching(Z3 + ", zero3_init_flag: false", accelerate="1.0.1"), LINK,
     ),
     Rule(
-        "ZP857", WARNING, "fp8 that an older Accelerate does not bring to DeepSpeed",
+        "ZP857", WARNING, "fp8 that does not reach DeepSpeed",
         "accelerate 0.30 to 1.10: state.py:mixed_precision, read; 1.15 with its backend stubbed, run: fp8_enabled",
         launching(Z2, "mixed_precision: fp8, ", accelerate="1.3.0"),
         launching(Z2, "mixed_precision: fp8, ", accelerate="1.11.0"),
@@ -263,6 +264,15 @@ def fp8_left_out(accelerate: AccelerateConfig, release: str | None, asked_for: s
     write = "accelerate>=1.11" if instead else "Accelerator(mixed_precision=\"fp8\") in the script, or accelerate>=1.11"
     yield Hit("ZP857", path, f"fp8 under DeepSpeed: accelerate {release} trains in the config's own precision{instead}",
               write)  # fmt: skip
+
+
+def fp8_beside_a_half(accelerate: AccelerateConfig, arguments: Arguments | None) -> Iterator[Hit]:
+    """The Trainer's own half takes its place (transformers 5.24 training_args.py; run with 1.15: fp8_enabled False)."""
+    half = next((half for half in SWITCHES if arguments is not None and arguments(half) is True), "")
+    if arguments is not None and half and accelerate.is_deepspeed and accelerate.precision == FP8:
+        path = (PRECISION,) if accelerate.document.config.get(PRECISION) == FP8 else (SECTION,)
+        what = f"fp8 beside {half} of TrainingArguments ({arguments.place(half)}), which takes its place"
+        yield Hit("ZP857", path, what, f"{half}: false there")
 
 
 def without_effect(accelerate: AccelerateConfig, _stage: Any) -> Iterator[Hit]:

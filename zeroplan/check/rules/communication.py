@@ -44,7 +44,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "ZP714", WARNING, "Quantized gradients in bf16",
-        "csrc/quantization/pt_binding.cpp:153, read: any gradients are taken for fp16, the bits of bf16 too",
+        "csrc/quantization/pt_binding.cpp of 0.19.8, read: any gradients are taken for fp16, the bits of bf16 too",
         example(STAGE_3 % ', "zero_quantized_gradients": true'),
         example((STAGE_3 % ', "zero_quantized_gradients": true')[:-1] + ', "communication_data_type": "fp16"}'),
         KERNEL,

@@ -37,9 +37,10 @@ POPPED, FROZEN = (1, 10), (0, 19)
 built unless beta says so (trainer/grpo_trainer.py, models/utils.py).
 """
 STEPS = ("scheduler.params.total_num_steps", "scheduler.params.warmup_num_steps")
-STOPS_BEFORE, HANDED_ON, TAKES_SCHEDULES = "0.17.6", (0, 20), (0, 23)
-BY_ACCELERATE = (4, 31)
-"""The transformers since which the Trainer has Accelerate build the engine."""
+STOPS_BEFORE, TAKES_SCHEDULES = "0.17.6", (0, 23)
+OWN_REFUSAL, HANDS_ON = (4, 30), (4, 33, 3)
+"""The transformers whose Trainer itself refuses an optimizer without a schedule, and that hands on one of its own."""
+UNIVERSAL_TP, OTHER_FAULT = "0.16.4", "0.18.4"
 USUAL_BETA = 0.04
 
 RULES: tuple[Rule, ...] = (
@@ -57,7 +58,9 @@ RULES: tuple[Rule, ...] = (
         "https://github.com/huggingface/transformers/issues/47254", until="0.19.3",
     ),
     Rule(
-        "ZP826", ERROR, "AutoTP below an Accelerate that does not know it", "accelerate 1.6: accelerator.py, read",
+        "ZP826", ERROR, "AutoTP below an Accelerate that does not know it",
+        "accelerate 1.0.1, 1.5.2 with DeepSpeed 0.16.4 to 0.19.8, run: AssertionError, Data inconsistency within the "
+        "TP group; 1.6.0 runs",
         example('{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization": {"stage": 1}, '
                 '"tensor_parallel": {"autotp_size": 2}}', reader=ACCELERATE, accelerate="1.5.2"),
         example('{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization": {"stage": 1}, '
@@ -72,22 +75,22 @@ RULES: tuple[Rule, ...] = (
         "https://github.com/huggingface/trl/issues/3359",
     ),
     Rule(
-        "ZP858", ERROR, "An optimizer without a scheduler under the Trainer, in an older Accelerate",
-        "accelerate 0.20 to 0.22: accelerator.py:_prepare_deepspeed, read: ValueError, DummyScheduler without",
-        example(REFERENCE % OPTIMIZER, reader=TRAINER, accelerate="0.21.0"),
-        example(REFERENCE % OPTIMIZER, reader=TRAINER, accelerate="0.23.0"),
+        "ZP858", ERROR, "An optimizer without a scheduler under an older Trainer or Accelerate",
+        "transformers 4.30 to 4.33.2, and with accelerate 0.20 to 0.22 from 4.33.3 on, run: ValueError, no scheduler",
+        example(REFERENCE % OPTIMIZER, reader=TRAINER, transformers="4.34.0", accelerate="0.21.0"),
+        example(REFERENCE % OPTIMIZER, reader=TRAINER, transformers="4.34.0", accelerate="0.23.0"),
         "https://github.com/OpenGVLab/InternVL/issues/288",
     ),
     Rule(
-        "ZP832", WARNING, "Generation of an older TRL at stage 3", "trl 0.15.2: models/utils.py:add_hooks, read: "
-        "AttributeError, _register_hooks_recursively; trl 0.16.0 asks the version",
+        "ZP832", ERROR, "Generation of an older TRL at stage 3", "trl 0.14.0, 0.15.2: models/utils.py:add_hooks, run "
+        "with 0.16.4 and 0.19.8: AttributeError, _register_hooks_recursively; 0.15.2 with 0.16.3, and 0.16.0, run",
         arguing(STAGE_3 % "", GENERATES, "grpo.yaml", version="0.16.4", trl="0.15.2"),
         arguing(STAGE_3 % "", GENERATES, "grpo.yaml", version="0.16.4", trl="0.16.0"),
         "https://github.com/om-ai-lab/VLM-R1/issues/32", since="0.16.4",
     ),
     Rule(
         "ZP528", WARNING, "SuperOffload in the releases that brought it",
-        "runtime/superoffload/superoffload_stage3.py of 0.18.0 to 0.18.8, read: KeyError 0, param_groups[0]",
+        "0.18.0, 0.18.1, run: TypeError, timers, as it starts; 0.18.4, 0.18.8, run: KeyError in the first backward",
         example(STAGE_3 % ', "offload_optimizer": {"device": "cpu", "super_offload": true}', version="0.18.8"),
         example(STAGE_3 % ', "offload_optimizer": {"device": "cpu", "super_offload": true}', version="0.18.9"),
         ISSUE + "7925", since="0.18.0", until="0.18.9",
@@ -139,7 +142,9 @@ def generates_at_stage_3(subject: Subject) -> Iterator[Hit]:
     name = next((name for name in GENERATING if arguments.stated(name) is not None), None)
     if name is not None:
         what = f"trl {version} generates ({arguments.place(name)}) at stage 3 with a function that DeepSpeed"
-        yield Hit("ZP832", subject.spelled(f"{ZERO}.stage"), f"{what} {subject.setting.version} lacks", "trl>=0.16")
+        may_not = arguments.stated("ds3_gather_for_generation") is False or arguments.stated("use_vllm") is True
+        yield Hit("ZP832", subject.spelled(f"{ZERO}.stage"), f"{what} {subject.setting.version} lacks, and stops",
+                  "trl>=0.16", WARNING if may_not else ERROR)  # fmt: skip
 
 
 def optimizer_of_a_reference(subject: Subject) -> Iterator[Hit]:
@@ -172,16 +177,22 @@ def optimizer_of_a_reference(subject: Subject) -> Iterator[Hit]:
 
 
 def super_offload(subject: Subject) -> Iterator[Hit]:
-    path = f"{ZERO}.offload_optimizer.super_offload"
-    if subject.facts.stage == 3 and subject.facts.stated(path) is True:
-        yield Hit("ZP528", subject.spelled(path), f"SuperOffload of DeepSpeed {subject.setting.version} stops where a "
-                  "rank's parameters fit in one sub_group_size, and steps one group of the optimizer's alone",
-                  "deepspeed>=0.18.9")  # fmt: skip
+    """Its first releases stop as it is built; later ones look for a sub-group by another number than it has, but in one
+    group of parameters that is cut into several. The Trainer makes two groups.
+    """
+    path, version = f"{ZERO}.offload_optimizer.super_offload", subject.setting.version
+    if subject.facts.stage != 3 or subject.facts.stated(path) is not True:
+        return
+    always = subject.table.before(OTHER_FAULT) or subject.setting.reader == TRAINER
+    where = "" if always else " where a rank's parameters fit in one sub_group_size, or are several groups"
+    yield Hit("ZP528", subject.spelled(path), f"SuperOffload of DeepSpeed {version} stops{where}", "deepspeed>=0.18.9",
+              ERROR if always else WARNING)  # fmt: skip
 
 
 def tensor_parallel_unknown(subject: Subject) -> Iterator[Hit]:
     setting, size = subject.setting, subject.facts.stated(AUTOTP)
-    if setting.accelerate is None or setting.reader not in (TRAINER, ACCELERATE):
+    is_read = setting.reader in (TRAINER, ACCELERATE) and not subject.table.before(UNIVERSAL_TP)
+    if setting.accelerate is None or not is_read:
         return
     if isinstance(size, int) and size > 1 and number(setting.accelerate) < (1, 6):
         yield Hit("ZP826", subject.spelled(AUTOTP), f"AutoTP with accelerate {setting.accelerate}: ranks of a group "
@@ -189,15 +200,21 @@ def tensor_parallel_unknown(subject: Subject) -> Iterator[Hit]:
 
 
 def schedule_of_none(subject: Subject) -> Iterator[Hit]:
-    """An optimizer beside which the Trainer hands on its own schedule, in a DummyScheduler."""
+    """An optimizer beside which the Trainer hands on its own schedule, in a DummyScheduler, or refuses to."""
     setting = subject.setting
-    if setting.reader != TRAINER or setting.accelerate is None or number(setting.transformers or "5") < BY_ACCELERATE:
+    has_none = isinstance(subject.config.get("optimizer"), dict) and "scheduler" not in subject.config
+    if setting.reader != TRAINER or not has_none:
         return
-    if not HANDED_ON <= number(setting.accelerate) < TAKES_SCHEDULES:
+    release = number(setting.transformers or "5")
+    by_accelerate = setting.accelerate is not None and number(setting.accelerate) < TAKES_SCHEDULES
+    if OWN_REFUSAL <= release < HANDS_ON:
+        by = f"the Trainer of transformers {setting.transformers} wants both, or neither"
+    elif release >= HANDS_ON and by_accelerate:
+        by = f"accelerate {setting.accelerate} takes no schedule of the Trainer's then"
+    else:
         return
-    if isinstance(subject.config.get("optimizer"), dict) and "scheduler" not in subject.config:
-        what = f"an optimizer and no scheduler: accelerate {setting.accelerate} takes no schedule of the Trainer's then"
-        yield Hit("ZP858", ("optimizer",), f"{what}, and stops", "delete it: the Trainer builds its own")
+    yield Hit("ZP858", ("optimizer",), f"an optimizer and no scheduler: {by}, and stops",
+              "delete it: the Trainer builds its own")  # fmt: skip
 
 
 CHECKS = (

@@ -35,9 +35,10 @@ TRAINS = (
     "zero_optimization: {stage: 2}, train_micro_batch_size_per_gpu: auto, gradient_accumulation_steps: auto}\n"
 )
 RAY_LINE = (
-    "ray job submit -- python3 -m openrlhf.cli.train_ppo_ray --actor_num_nodes 1 --actor_num_gpus_per_node 8 "
-    "--colocate_all_models --vllm_tensor_parallel_size 2 --zero_stage 3 --bf16 --vllm_num_engines %d\n"
+    "ray job submit -- python3 -m openrlhf.cli.train_ppo_ray --actor.num_nodes 1 --actor.num_gpus_per_node 8 "
+    "--train.colocate_all --vllm.tensor_parallel_size 2 --ds.zero_stage 3 --vllm.num_engines %d\n"
 )
+SFT_LINE = "deepspeed --module openrlhf.cli.train_sft --%s 3 --ds.zpg 1\n"
 STRICT = (
     "parser = argparse.ArgumentParser()\nparser.add_argument(%s)\nargs = parser.parse_args()\n"
     "deepspeed.initialize(config={'train_batch_size': 8, 'bf16': {'enabled': True}})\n"
@@ -91,9 +92,15 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "ZP845", ERROR, "Ranks of OpenRLHF's actor and vLLM's engines that are to share their GPUs and differ",
-        "OpenRLHF 0.11: cli/train_ppo_ray.py:train: read",
+        "OpenRLHF 0.5.9 to 0.11.0: cli/train_ppo_ray.py:train, run (ray, vllm stubbed): AssertionError",
         Example(RAY_LINE % 2, file="run.sh"), Example(RAY_LINE % 4, file="run.sh"),
         "https://openrlhf.readthedocs.io/en/latest/hybrid_engine.html",
+    ),
+    Rule(
+        "ZP861", WARNING, "Options of OpenRLHF by the names of another release",
+        "OpenRLHF 0.10.2, 0.10.4, 0.11.0: cli/*.py, run: unrecognized arguments; 0.10.1 read",
+        Example(SFT_LINE % "zero_stage", file="run.sh"), Example(SFT_LINE % "ds.zero_stage", file="run.sh"),
+        "https://openrlhf.readthedocs.io/en/latest/",
     ),
     Rule(
         "ZP847", ERROR, "An option at which the script's own parser stops",
@@ -192,6 +199,15 @@ def colocated(launch: Launch) -> Iterator[Hit]:
         what = f"{shared[0]} ranks of the actor, and {shared[1]} of vLLM's engines on the same GPUs: OpenRLHF stops"
         yield Hit("ZP845", (), what, "engines * tensor_parallel_size = the actor's nodes * GPUs of each",
                   offset=launch.place.start)  # fmt: skip
+
+
+def named_otherwise(launch: Launch, release: str | None) -> Iterator[Hit]:
+    """`release`: the OpenRLHF that the project asks for; None: the newest."""
+    other = None if launch.built is None else launch.built.named_otherwise(release)
+    if other is not None:
+        since = "since OpenRLHF 0.10.2" if "." in other[1] else f"in OpenRLHF {release}"
+        what = f"--{other[0]} is --{other[1]} {since}: its parser stops"
+        yield Hit("ZP861", (), what, f"--{other[1]}", WARNING if release is None else ERROR, launch.place.start)
 
 
 def not_recognized(launch: Launch) -> Iterator[Hit]:
