@@ -580,3 +580,17 @@ def test_fp8_of_the_launcher_beside_the_trainers_own_half(check_files, half, war
     files = {"run.sh": f"accelerate launch --config_file a.yaml t.py --output_dir o --per_device_train_batch_size 1 {half}\n"}
     files["a.yaml"] = "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: fp8\ndeepspeed_config: {zero_stage: 2}\n"
     assert ("warning ZP857" in check_files(files, *CONCISE).out) == warns
+
+
+@pytest.mark.parametrize(
+    ("code", "stops"),
+    [
+        ("from dataclasses import dataclass\n@dataclass\nclass A:\n    torch_dtype: str = 'auto'\n", False),
+        ("from dataclasses import dataclass\n# torch_dtype: gone\n", True), ("class A:\n    def f(self):\n        return self.torch_dtype\n", True),
+    ],
+)  # fmt: skip
+def test_arguments_of_the_projects_own(check_files, code, stops):
+    """trl 0.27 lost torch_dtype; alignment-handbook has one in a class of its own."""
+    recipe = "model_name_or_path: x\ndataset_name: d\noutput_dir: o\nbf16: true\nper_device_train_batch_size: 1\ntorch_dtype: bfloat16\ndeepspeed: ds.json\n"
+    ran = check_files({"sft.yaml": recipe, "ds.json": GOOD, "requirements.txt": "trl==0.28.0\ntransformers==4.57.0\n", "configs.py": code}, *CONCISE)
+    assert ("ZP833: torch_dtype is gone" in ran.out) == stops

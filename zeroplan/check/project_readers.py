@@ -1,4 +1,4 @@
-"""Who in a project may read a ds_config of which nothing else tells it."""
+"""What the Python of a project says of a file that is looked at alone: who may read it, and what it has of its own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from zeroplan.check.finding import WARNING, Finding
 from zeroplan.check.kind import PYTHON
 from zeroplan.check.rules.batch import NO_BATCH
 
+UNKNOWN, FIELDS = "ZP833", "dataclass"
+"""The rule on arguments that a release does not have, and what makes fields of a class such arguments."""
 LIGHTNING_STRATEGY = re.compile(r"\bDeepSpeed(?:Strategy|Plugin)\(")
 MOST_FOLDERS, MOST_FILES, LARGEST = 200, 300, 200_000
 """Folders and files of Python that are looked into, and bytes of each."""
@@ -30,13 +32,31 @@ def with_lightning(findings: list[Finding], path: str) -> list[Finding]:
             for one in findings]  # fmt: skip
 
 
-def _lightnings(path: str, here: str) -> str:
-    """The first file of a project that gives Lightning's strategy a config; "" where none does."""
-    return _in_project(project_folders(os.path.dirname(path), here)[-1], here)
+def without_own_arguments(findings: list[Finding], path: str) -> list[Finding]:
+    """Findings of a file of arguments without those that a class of the project has as a field of its own."""
+    names = {one.path for one in findings if one.rule == UNKNOWN and one.path.isidentifier()}
+    own = _fields(frozenset(names), os.path.abspath(path), os.getcwd()) if names else frozenset()
+    return [one for one in findings if one.rule != UNKNOWN or one.path not in own]
 
 
 @cache
-def _in_project(folder: str, here: str) -> str:
+def _fields(names: frozenset[str], path: str, here: str) -> frozenset[str]:
+    """Which of these names a class of the project has as a field."""
+    field = re.compile(rf"^[ \t]+({'|'.join(sorted(names))})[ \t]*:[ \t]*[A-Za-z\"']", re.MULTILINE)
+    folder = project_folders(os.path.dirname(path), here)[-1]
+    return frozenset(match[1] for _path, text in _texts(folder) for match in field.finditer(text) if FIELDS in text)
+
+
+@cache
+def _lightnings(path: str, here: str) -> str:
+    """The first file of a project that gives Lightning's strategy a config; "" where none does."""
+    folder = project_folders(os.path.dirname(path), here)[-1]
+    texts = ((path, text) for path, text in _texts(folder) if "lightning" in text)
+    return next((os.path.relpath(path, here) for path, text in texts if LIGHTNING_STRATEGY.search(text)), "")
+
+
+def _texts(folder: str) -> Iterator[tuple[str, str]]:
+    """Name and text of each file of Python in a project."""
     for path in islice(_python(folder), MOST_FILES):
         try:
             if os.path.getsize(path) > LARGEST:
@@ -45,9 +65,7 @@ def _in_project(folder: str, here: str) -> str:
                 text = stream.read()
         except OSError:
             continue
-        if "lightning" in text and LIGHTNING_STRATEGY.search(text) is not None:
-            return os.path.relpath(path, here)
-    return ""
+        yield path, text
 
 
 def _python(folder: str) -> Iterator[str]:

@@ -18,10 +18,10 @@ from zeroplan.check.chosen import RuleSelection, names
 from zeroplan.check.files import is_other
 from zeroplan.check.finding import ERROR, WARNING, Finding
 from zeroplan.check.folder import configs
-from zeroplan.check.kind import OtherKindError, is_notebook
+from zeroplan.check.kind import OtherKindError, is_data, is_notebook
 from zeroplan.check.mended import mended
 from zeroplan.check.named_config import CheckedFiles, check_arguments, findings_of
-from zeroplan.check.project_readers import with_lightning
+from zeroplan.check.project_readers import with_lightning, without_own_arguments
 from zeroplan.check.proposed import without_edits
 from zeroplan.check.rules import RULES
 from zeroplan.cli import check_fix
@@ -291,6 +291,8 @@ def _checked(path: str, name: str, text: str, inputs: CheckInputs, jobs: list[Jo
         raise SpecError(name, "text that is nested too deep", "a file that people write") from error
     if inputs.reader is None and path != "-" and not is_other(name, text):
         checked = replace(checked, findings=with_lightning(checked.findings, path))
+    if path != "-" and is_data(name):
+        checked = replace(checked, findings=without_own_arguments(checked.findings, path))
     return replace(checked, notes=[*checked.notes, *dict.fromkeys(taken)])
 
 
