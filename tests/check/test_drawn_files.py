@@ -594,3 +594,59 @@ def test_arguments_of_the_projects_own(check_files, code, stops):
     recipe = "model_name_or_path: x\ndataset_name: d\noutput_dir: o\nbf16: true\nper_device_train_batch_size: 1\ntorch_dtype: bfloat16\ndeepspeed: ds.json\n"
     ran = check_files({"sft.yaml": recipe, "ds.json": GOOD, "requirements.txt": "trl==0.28.0\ntransformers==4.57.0\n", "configs.py": code}, *CONCISE)
     assert ("ZP833: torch_dtype is gone" in ran.out) == stops
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "release", "severity"),
+    [
+        ("TrlParser((SFTConfig,))\n", "--bf16", "1.16.0", "error"), ("TrlParser((SFTConfig,))\n", "--bf16", "0.24.0", "error"),
+        ("TrlParser((SFTConfig,))\n", "--bf16", "", "warning"), ("TrlParser((SFTConfig,))\n", "--bf16 true", "1.16.0", ""),
+        ("TrlParser((SFTConfig,))\n", "--bf16", "0.18.0", ""), ("TrlParser((PPOConfig,))\n", "--bf16", "0.24.0", ""),
+        ("HfArgumentParser(TrainingArguments)\n", "--bf16", "1.16.0", ""),
+    ],
+)  # fmt: skip
+def test_trls_bf16_is_no_switch(check_files, code, line, release, severity):
+    """Run: SFTConfig of trl 0.24 and 1.16, argument --bf16: expected one argument; 0.18.0 takes it alone."""
+    files = {"run.sh": f"torchrun t.py --output_dir o {line} --deepspeed ds.json\n", "t.py": code, "ds.json": GOOD}
+    out = check_files({**files, "requirements.txt": f"trl=={release}\n" if release else "numpy\n"}, *CONCISE).out
+    assert (f"{severity} ZP822: --bf16 has no value" in out) if severity else ("--bf16 has no value" not in out)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("requirement.txt", "deepspeed==0.16.4"), ("requirement.txt", "deepspeed=0.16.4"), ("requirements.txt", "deepspeed=0.16.4=py_0"), ("env.txt", "")],
+)
+def test_a_release_in_a_list_of_condas(check_files, name, line):
+    ran = check_files({"ds.json": OWN, name: line})
+    assert ("checked as DeepSpeed 0.16.4" in ran.out + ran.err) == bool(line)
+
+
+def test_warnings_of_a_file_beside_accelerate(check_files):
+    """A recipe that names no config is started by accelerate launch; what its trainer's newest release lost is said all the same."""
+    recipe = "model_name_or_path: x\ndataset_name: d\noutput_dir: o\nbf16: true\nper_device_train_batch_size: 1\nmax_seq_length: 512\n"
+    ran = check_files({"sft.yaml": recipe}, *CONCISE)
+    assert (ran.code, "warning ZP833: max_seq_length" in ran.out) == (0, True)
+    assert check_files({"sft.yaml": recipe.replace("max_seq_length", "max_length")}, *CONCISE).code == 2
+
+
+NO_STEPS = f'{OWN[:-1]}, "optimizer": {{"type": "Adam"}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 0}}}}}}'
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "dockerfile", "requirements.txt"])
+def test_a_commit_of_deepspeed(check_files, name):
+    """What a commit of an unknown time refuses is not known: 0 steps of warm-up are 2 in 0.4 (read)."""
+    line = "git+https://github.com/microsoft/DeepSpeed.git@6ba96289702afc56948aa9f6cff55d7df678ccc0"
+    files = {"ds.json": NO_STEPS, name: line if name.endswith("txt") else f"RUN pip install {line}\n"}
+    ran = check_files(files, "--fail-on", "error")
+    assert (ran.code, "warning ZP612" in ran.out, "deepspeed@6ba9628970, of which nothing is known" in ran.out + ran.err) == (0, True, True)
+
+
+def test_no_commit_of_deepspeed(check_files):
+    assert "error ZP612" in check_files({"ds.json": NO_STEPS, "requirements.txt": "numpy\n"}).out
+
+
+@pytest.mark.parametrize(("code", "stops"), [("config['train_batch_size'] = 8\n", False), ("if c['train_batch_size'] == 8: pass\n", True)])
+def test_a_batch_that_a_program_puts_in(check_files, code, stops):
+    files = {"ds.json": '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}', "train.py": code}
+    ran = check_files(files, *CONCISE)
+    assert (ran.code, "unless train.py puts it in" in ran.out) == (int(stops), not stops)

@@ -230,7 +230,7 @@ def test_what_is_wrong_of_such_a_file_is_still_found(zeroplan, file):
     ],
 )  # fmt: skip
 def test_files_of_others_by_name(check_files, name, text, what):
-    ran = check_files({name: text})
+    ran = check_files({name: text, "requirements.txt": "ms-swift==2.6.1\n"})  # whose arguments these are
     assert (ran.code, ran.out) == (2, "")
     assert f"found {what}" in ran.err
 

@@ -21,7 +21,13 @@ from zeroplan.check.proposed import tried
 from zeroplan.check.python_words import PythonWord, python_words, with_words_of_json
 from zeroplan.check.rules import RULES
 from zeroplan.check.rules.contradictions import refused_together
-from zeroplan.check.rules.refused_files import REFUSED_ALONE, REFUSED_BESIDE_DEEPSPEED, groups_of_answers, vllm_of_swift
+from zeroplan.check.rules.refused_files import (
+    REFUSED_ALONE,
+    REFUSED_BESIDE_DEEPSPEED,
+    bare_bf16,
+    groups_of_answers,
+    vllm_of_swift,
+)
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
 from zeroplan.check.rules.trainer_release import Stated, arguments_of_the_release
 from zeroplan.check.setting import Setting
@@ -142,7 +148,7 @@ def check_arguments_alone(arguments: Arguments, setting: Setting) -> list[Findin
 
 def check_names(arguments: Arguments, setting: Setting) -> list[Finding]:
     """What the names of arguments are enough for."""
-    hits = vllm_of_swift(arguments, setting.swift)
+    hits = [*vllm_of_swift(arguments, setting.swift), *bare_bf16(arguments, setting.trl)]
     return [placed(arguments.document, hit) for hit in hits] + check_releases(arguments, setting)
 
 

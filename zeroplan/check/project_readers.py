@@ -16,18 +16,23 @@ from zeroplan.check.rules.batch import NO_BATCH
 
 UNKNOWN, FIELDS = "ZP833", "dataclass"
 """The rule on arguments that a release does not have, and what makes fields of a class such arguments."""
+SETS_BATCH = re.compile(r"""\[["'](?:train_batch_size|train_micro_batch_size_per_gpu)["']\]\s*=[^=]""")
 LIGHTNING_STRATEGY = re.compile(r"\bDeepSpeed(?:Strategy|Plugin)\(")
 MOST_FOLDERS, MOST_FILES, LARGEST = 200, 300, 200_000
 """Folders and files of Python that are looked into, and bytes of each."""
 
 
-def with_lightning(findings: list[Finding], path: str) -> list[Finding]:
+def with_batch_put_in(findings: list[Finding], path: str) -> list[Finding]:
     """Findings of a file whose project hands configs to Lightning, which puts the batch in (lightning 2.6
-    strategies/deepspeed.py:_format_batch_size_and_grad_accum_config): where it is missing, that may be right.
+    strategies/deepspeed.py:_format_batch_size_and_grad_accum_config), or puts it in itself: where it is missing, that
+    may be right.
     """
-    if not any(one.rule == NO_BATCH for one in findings) or not (by := _lightnings(os.path.abspath(path), os.getcwd())):
+    if not any(one.rule == NO_BATCH for one in findings):
         return findings
-    unless = f", unless Lightning reads it, as in {by}, and puts it in"
+    by, sets = (find(os.path.abspath(path), os.getcwd()) for find in (_lightnings, _setting))
+    if not by and not sets:
+        return findings
+    unless = f", unless Lightning reads it, as in {by}, and puts it in" if by else f", unless {sets} puts it in"
     return [replace(one, severity=WARNING, message=f"{one.message}{unless}") if one.rule == NO_BATCH else one
             for one in findings]  # fmt: skip
 
@@ -53,6 +58,13 @@ def _lightnings(path: str, here: str) -> str:
     folder = project_folders(os.path.dirname(path), here)[-1]
     texts = ((path, text) for path, text in _texts(folder) if "lightning" in text)
     return next((os.path.relpath(path, here) for path, text in texts if LIGHTNING_STRATEGY.search(text)), "")
+
+
+@cache
+def _setting(path: str, here: str) -> str:
+    """The first file of a project that sets a batch size of a config; "" where none does."""
+    folder = project_folders(os.path.dirname(path), here)[-1]
+    return next((os.path.relpath(path, here) for path, text in _texts(folder) if SETS_BATCH.search(text)), "")
 
 
 def _texts(folder: str) -> Iterator[tuple[str, str]]:

@@ -22,12 +22,13 @@ LOCAL = re.compile(r"\+[\w.]+")
 LOCKS = ("poetry.lock", "uv.lock", "pdm.lock", "pylock.toml", "Pipfile.lock")
 EXACT = re.compile(r"={2,3}([0-9]+(?:\.[0-9]+)*)")
 FILES = (
-    *LOCKS, "requirements*.txt", "requirements*.in", "constraints*.txt", "pyproject.toml", "Pipfile",
+    *LOCKS, "requirement*.txt", "requirements*.in", "constraints*.txt", "pyproject.toml", "Pipfile",
     "environment*.yml", "environment*.yaml", "pixi.toml", "setup.py", "setup.cfg", "*Dockerfile*", "*.dockerfile",
 )  # fmt: skip
 """Where versions are required, the exact ones first."""
 INSTALLS = re.compile(r"""\s*["']?\s*[!%]\s*(?:python3? -m )?pip3? install\b""")
-LARGEST = 16_000_000
+LARGEST, SHORT = 16_000_000, 10
+"""Letters of a file, and of a commit in a message."""
 NUMBER = re.compile(r"\d+(?:\.\d+)+(?![\w.*])")
 INCLUDED = re.compile(r"^\s*(?:-r|--requirement|-c|--constraint)[ =]\s*(\S+)", re.MULTILINE)
 """Another file that pip reads there."""
@@ -59,8 +60,11 @@ class Patterns(NamedTuple):
     assigned: re.Pattern[str]
     """deepspeed = "^0.16.4": Poetry's, and a Pipfile."""
     conda: re.Pattern[str]
+    """- deepspeed=0.16.4: an environment of conda's; deepspeed=0.16.4=py_0: a list of it."""
     source: re.Pattern[str]
     """git+https://github.com/deepspeedai/DeepSpeed@v0.16.4."""
+    commit: re.Pattern[str]
+    """git+https://github.com/deepspeedai/DeepSpeed@6ba9628: of no release that is known."""
     wheel: re.Pattern[str]
     """The address or name of a wheel, or of a source archive."""
     table: re.Pattern[str]
@@ -77,8 +81,9 @@ def _patterns(package: str) -> Patterns:
             rf"""^\s*["']?{package}["']?\s*[:=]\s*(?:\{{[^}}\n]*?version["']?\s*[:=]\s*)?"""
             r"""["'](?P<all>[~^]?[=<>!]*\s*\d[\w.,*<>=! ]*)["']"""
         ),
-        re.compile(rf"^\s*-\s*(?:[\w.-]+::)?{package}(?:\s*=\s*|\s+)(?P<all>\d[\w.*]*)"),
+        re.compile(rf"^(?:\s*-\s*(?:[\w.-]+::)?{package}(?:\s*=\s*|\s+)|{package}=)(?P<all>\d[\w.*]*)"),
         re.compile(rf"{package}[\w.-]*(?:\.git)?@v?(?P<all>\d+\.\d+\.\d+)\b", re.IGNORECASE),
+        re.compile(rf"/{package}(?:\.git)?@(?P<all>[0-9a-f]{{7,40}})\b", re.IGNORECASE),
         re.compile(
             rf"\b{package}-(?P<all>\d+\.\d+\.\d+)[\w.+%]*?(?:-[\w.]+-[\w.]+-[\w.]+\.whl|\.tar\.gz)", re.IGNORECASE
         ),
@@ -109,6 +114,11 @@ class Requirement(NamedTuple):
         return self.version is None and bool(named) and all(number(one) < number(versions()[0]) for one in named)
 
     @property
+    def is_uncertain(self) -> bool:
+        """Whether it is of a time that is not known here: before the first release, or a commit."""
+        return self.is_older or self.specifiers.startswith("@")
+
+    @property
     def of_its_time(self) -> str:
         """The transformers that was there with the newest DeepSpeed that it names, before and since 0.9."""
         return "4.30.0" if any(number(one) >= number("0.9.0") for one in NUMBER.findall(self.specifiers)) else "4.29.0"
@@ -124,7 +134,7 @@ class Requirement(NamedTuple):
         if self.version is None:
             known = versions()
             unknown = f"{stated}, of which nothing is known here ({known[0]} to {known[-1]}): checked as {self.nearest}"
-            return f"{unknown}, and no error is certain" if self.is_older else unknown
+            return f"{unknown}, and no error is certain" if self.is_uncertain else unknown
         return f"{stated}: checked as DeepSpeed {self.version}"
 
 
@@ -154,13 +164,17 @@ def _in_notebook(path: str, here: str, package: str) -> Requirement | None:
 def _in_folder(folder: str, here: str, package: str) -> Requirement | None:
     """The first of its files that says a version, named as seen from `here`."""
     try:
-        names = sorted(name for name in os.listdir(folder) if any(fnmatch(name, pattern) for pattern in FILES))
+        names = sorted(name for name in os.listdir(folder) if any(_is_named(name, pattern) for pattern in FILES))
     except OSError:
         return None
-    order = {name: next(at for at, pattern in enumerate(FILES) if fnmatch(name, pattern)) for name in names}
+    order = {name: next(at for at, pattern in enumerate(FILES) if _is_named(name, pattern)) for name in names}
     plain = sorted(names, key=lambda name: (order[name], len(name.partition(".")[0]), name))  # a plain name first
     paths = [os.path.join(folder, name) for name in plain]
     return next((requirement for path in paths for requirement in _in_file(path, here, package)), None)
+
+
+def _is_named(name: str, pattern: str) -> bool:
+    return fnmatch(name.lower(), pattern.lower())
 
 
 def _in_file(path: str, here: str, package: str, depth: int = 0) -> Iterator[Requirement]:
@@ -213,7 +227,8 @@ def _specifiers(patterns: Patterns, line: str) -> str:
         return f"=={number}" if number.endswith(".*") or number.count(".") > 1 else f"=={number}.*"
     if match := patterns.source.search(line) or patterns.wheel.search(line):
         return f"=={match['all']}"
-    return ""
+    commit = patterns.commit.search(line)
+    return "" if commit is None else f"@{commit['all'][:SHORT]}"
 
 
 def _is_for_linux(line: str) -> bool:

@@ -16,7 +16,7 @@ from zeroplan.check.accelerate_file import check_accelerate_config
 from zeroplan.check.arguments import Arguments, has_own
 from zeroplan.check.check import check
 from zeroplan.check.document import Beside, Document, Member
-from zeroplan.check.finding import ERROR, said
+from zeroplan.check.finding import ADVICE, ERROR, said
 from zeroplan.check.interpolated import is_interpolated, known_of
 from zeroplan.check.kind import DEEPSPEED, OtherKindError, block, read_document
 from zeroplan.check.launch_files import document_of
@@ -65,12 +65,12 @@ def check_training(arguments: Arguments, setting: Setting, beside: Beside, made:
 
 
 def _alone(arguments: Arguments, member: Member | None, setting: Setting) -> CheckedFiles:
-    """The errors of a file that names no config, as one beside `accelerate launch`. Raises `SpecError` for none."""
+    """Findings of a file that names no config, as one beside `accelerate launch`. Raises `SpecError` for none."""
     document = arguments.document
-    errors = [one for one in check_arguments_alone(arguments, setting) if one.severity == ERROR]
-    if not errors:
+    findings = [one for one in check_arguments_alone(arguments, setting) if one.severity != ADVICE]
+    if not findings:
         raise _without_config(document, member)
-    return CheckedFiles(errors, {document.name: document.text}, [f"{document.name} names no DeepSpeed config"])
+    return CheckedFiles(findings, {document.name: document.text}, [f"{document.name} names no DeepSpeed config"])
 
 
 def _by_trl(

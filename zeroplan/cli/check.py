@@ -21,7 +21,7 @@ from zeroplan.check.folder import configs
 from zeroplan.check.kind import OtherKindError, is_data, is_notebook
 from zeroplan.check.mended import mended
 from zeroplan.check.named_config import CheckedFiles, check_arguments, findings_of
-from zeroplan.check.project_readers import with_lightning, without_own_arguments
+from zeroplan.check.project_readers import with_batch_put_in, without_own_arguments
 from zeroplan.check.proposed import without_edits
 from zeroplan.check.rules import RULES
 from zeroplan.cli import check_fix
@@ -138,7 +138,7 @@ def _looked_at(
         return check_fix.Changed(name, text, result.text, result.done, without_edits(result.left), notes=notes)
     before = len(jobs)
     checked = _checked(path, name, text, inputs, jobs)
-    if required is not None and required.is_older:
+    if required is not None and required.is_uncertain:
         compares = number(inputs.setting.transformers or required.of_its_time) >= number(COMPARES_SINCE)
         surely = (*UNREAD, *OF_TRAINER) if compares else UNREAD
         checked = replace(checked, findings=[_uncertain(one, surely) for one in checked.findings])
@@ -290,7 +290,7 @@ def _checked(path: str, name: str, text: str, inputs: CheckInputs, jobs: list[Jo
     except RecursionError as error:
         raise SpecError(name, "text that is nested too deep", "a file that people write") from error
     if inputs.reader is None and path != "-" and not is_other(name, text):
-        checked = replace(checked, findings=with_lightning(checked.findings, path))
+        checked = replace(checked, findings=with_batch_put_in(checked.findings, path))
     if path != "-" and is_data(name):
         checked = replace(checked, findings=without_own_arguments(checked.findings, path))
     return replace(checked, notes=[*checked.notes, *dict.fromkeys(taken)])

@@ -34,6 +34,8 @@ OF_GRPO = ("scale_rewards", "vllm_device", "importance_sampling_level")
 GROUPED_SINCE = "0.15.0"
 GROUPS = "model_name_or_path: x/y\ndataset_name: d\n" + BESIDE + "num_generations: %s\n"
 
+BF16_SINCE = "0.19.0"
+"""The TRL whose bf16 may be None, and is no switch (sft_config.py; 0.24, 1.16, run: expected one argument)."""
 MODE_SINCE = "3.12.0"
 """The release of ms-swift that asks for vLLM's mode (arguments/rlhf_args.py)."""
 
@@ -67,10 +69,22 @@ def without_value(arguments: Arguments) -> Iterator[Hit]:
     if arguments.job is None or not (arguments.tool or has_parser(arguments.job.code)):
         return
     for name in VALUED:
-        member = arguments.document.members.get((name,))
-        word = "" if member is None else arguments.document.text[member.start : member.end]
-        if arguments.stated(name) is True and word.startswith("--") and "=" not in word:
+        if _is_bare(arguments, name):
             yield Hit("ZP822", (name,), f"--{name} has no value: its parser stops", f"--{name} ...")
+
+
+def _is_bare(arguments: Arguments, name: str) -> bool:
+    member = arguments.document.members.get((name,))
+    word = "" if member is None else arguments.document.text[member.start : member.end]
+    return arguments.stated(name) is True and word.startswith("--") and "=" not in word
+
+
+def bare_bf16(arguments: Arguments, release: str | None) -> Iterator[Hit]:
+    """TRL's own classes have no switch of it, but for PPO's. `release`: that of TRL which the project asks for."""
+    is_its = arguments.job is not None and arguments.tool == TRL and "PPOConfig" not in arguments.job.code
+    if is_its and _is_bare(arguments, "bf16") and (release is None or number(release) >= number(BF16_SINCE)):
+        severity = WARNING if release is None else ERROR
+        yield Hit("ZP822", ("bf16",), "--bf16 has no value: TRL's parser stops since 0.19", "--bf16 true", severity)
 
 
 def both_halves(arguments: Arguments) -> Iterator[Hit]:
