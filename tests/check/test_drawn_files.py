@@ -650,3 +650,20 @@ def test_a_batch_that_a_program_puts_in(check_files, code, stops):
     files = {"ds.json": '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}', "train.py": code}
     ran = check_files(files, *CONCISE)
     assert (ran.code, "unless train.py puts it in" in ran.out) == (int(stops), not stops)
+
+
+@pytest.mark.parametrize(
+    ("line", "stops"),
+    [
+        ("NPROC_PER_NODE=8 swift sft --model m --dataset a b --system You are helpful --deepspeed ds.json", True),
+        ("NPROC_PER_NODE=8 swift sft --model m --dataset a b --system 'You are helpful' --deepspeed ds.json", False),
+        ("torchrun t.py --output_dir o --bf16 true --run_name a b --deepspeed ds.json", True),
+        ("torchrun t.py --output_dir o --bf16 true --run_name $NAME b --deepspeed ds.json", False),
+        ("torchrun own.py --output_dir o --bf16 true --run_name a b --deepspeed ds.json", False),
+    ],
+)
+def test_a_value_without_quotes(check_files, line, stops):
+    """Run: HfArgumentParser of transformers 5.24, unrecognized; ms-swift 4.6 pipelines/base.py, read: remaining_argv."""
+    files = {"run.sh": f"{line}\n", "t.py": "HfArgumentParser((TrainingArguments,))\n", "own.py": "TrainingArguments()\n", "ds.json": GOOD}
+    ran = check_files(files, *CONCISE)
+    assert (ran.code, "stands behind the one value of" in ran.out) == (int(stops), stops)

@@ -65,6 +65,8 @@ class TrainingScript(NamedTuple):
     """The first of its options whose value is none of its choices, with these."""
     missing: str = ""
     """The first option that its own parser requires and the line does not give."""
+    surplus: tuple[str, str] = ("", "")
+    """The first option behind which more than its one value stands, and the first word that is more."""
 
     @property
     def code(self) -> tuple[str, str] | None:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from zeroplan.check.command_line import CommandLine
+from zeroplan.check.command_line import TOOLS, CommandLine
 from zeroplan.check.finding import said
 from zeroplan.check.kind import PYTHON
 from zeroplan.check.launch_files import file_of
 from zeroplan.check.launched import TrainingScript
 from zeroplan.check.launcher_parsers import RANKS
 from zeroplan.check.ranks import PLAIN
+from zeroplan.check.script_arguments import stops_at_unknown
 from zeroplan.check.script_parser import accumulated, asked_precision, invalid_choice, missing, unrecognized
 from zeroplan.check.shell_variables import Word
+
+OF_ONE_VALUE = (
+    "model", "model_name_or_path", "output_dir", "learning_rate", "num_train_epochs", "per_device_train_batch_size",
+    "max_steps", "save_steps", "lr_scheduler_type", "deepspeed", "system", "gradient_accumulation_steps", "run_name",
+)  # fmt: skip
+"""Arguments of the Trainer and of the tools around it that are no lists."""
 
 
 def training_script(
@@ -29,6 +36,7 @@ def training_script(
         tuple([word.text for word in line.script_words if word.text and word.text.endswith(PYTHON)]), pipeline,
         accumulated(code, options), asked_precision(code, options),
         _unrecognized(of_parser, line, stated), _no_choice(of_parser, options), _missing(of_parser, line),
+        _surplus(line.script_words) if line.launcher in TOOLS or stops_at_unknown(code) else ("", ""),
     )  # fmt: skip
 
 
@@ -44,6 +52,16 @@ def _missing(code: str, line: CommandLine) -> str:
     """None where words that no line sets may be options."""
     words = [word.text for word in line.script_words]
     return "" if None in words else missing(code, [word for word in words if word and word.startswith("-")])
+
+
+def _surplus(words: Sequence[Word]) -> tuple[str, str]:
+    """An option that takes one value, and what stands behind that: a text without quotes."""
+    for option, value, more in zip(words, words[1:], words[2:], strict=False):
+        name, texts = (option.text or "").lstrip("-").replace("-", "_"), (value.text, more.text)
+        is_option = (option.text or "").startswith("--") and name in OF_ONE_VALUE
+        if is_option and all(text and not text.startswith("-") for text in texts):
+            return option.text or "", more.text or ""
+    return "", ""
 
 
 def _no_choice(code: str, options: Mapping[str, str | None]) -> str:

@@ -219,6 +219,10 @@ def not_recognized(launch: Launch) -> Iterator[Hit]:
     elif script.missing:
         what = f"no {named(script.missing)}, which the parser of {name} requires: it stops"
         yield Hit("ZP847", (), what, f"{named(script.missing)} ...", offset=launch.place.start)
+    elif script.surplus[0]:
+        option, more = script.surplus
+        what = f"{named(more)} stands behind the one value of {named(option)}: the parser stops at it"
+        yield Hit("ZP847", (), what, "quotes around the whole value", offset=launch.place.start)
     elif script.no_choice:
         what = f"{script.no_choice}: the parser of {name} stops at it"
         yield Hit("ZP847", (), what, "one of these", offset=launch.place.start)
