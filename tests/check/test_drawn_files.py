@@ -667,3 +667,24 @@ def test_a_value_without_quotes(check_files, line, stops):
     files = {"run.sh": f"{line}\n", "t.py": "HfArgumentParser((TrainingArguments,))\n", "own.py": "TrainingArguments()\n", "ds.json": GOOD}
     ran = check_files(files, *CONCISE)
     assert (ran.code, "stands behind the one value of" in ran.out) == (int(stops), stops)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "severity"),
+    [
+        ("src/llmtuner/__init__.py", '__version__ = "0.7.1.dev0"\n', "warning"),
+        ("src/llamafactory/extras/env.py", 'VERSION = "0.9.2.dev0"\n', "error"), ("src/other/__init__.py", '__version__ = "0.7.1"\n', "error"),
+    ],
+)
+def test_the_release_of_a_tools_own_source(zeroplan, tmp_path, monkeypatch, name, text, severity):
+    """A fork of LLaMA-Factory has the release of its source; releases before 0.9 refuse less (read: 11 of 21 messages in 0.8.0)."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "predict.yaml").write_text(
+        "model_name_or_path: x\nstage: sft\ndo_predict: true\nfinetuning_type: full\ndataset: d\npredict_with_generate: true\noutput_dir: o\n",
+        encoding="utf-8",
+    )
+    assert f"{severity} ZP860" in zeroplan("check", "examples/predict.yaml", "--format", "concise").out

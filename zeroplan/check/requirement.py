@@ -51,6 +51,16 @@ RELEASES = {
 }
 """What a range may allow: the first of each minor release, up to the newest that is known."""
 
+SOURCES = {
+    "llamafactory": (
+        "src/llamafactory/extras/env.py", "src/llamafactory/cli.py", "src/llamafactory/__init__.py",
+        "src/llmtuner/__init__.py",
+    ),
+    "ms-swift": ("swift/version.py",),
+}  # fmt: skip
+"""Where a tool's own source says its version."""
+OWN_VERSION = re.compile(r"""^(?:VERSION|__version__)\s*=\s*["'](\d+(?:\.\d+)+)""", re.MULTILINE)
+
 
 class Patterns(NamedTuple):
     """How files ask for a package."""
@@ -146,7 +156,19 @@ def requirement_of(path: str, package: str = "deepspeed") -> Requirement | None:
     if path.lower().endswith(NOTEBOOK) and (own := _in_notebook(os.path.abspath(path), here, package)) is not None:
         return own
     folders = project_folders(os.path.dirname(os.path.abspath(path)), here)
-    return next(filter(None, (_in_folder(folder, here, package) for folder in folders)), None)
+    stated = next(filter(None, (_in_folder(folder, here, package) for folder in folders)), None)
+    return stated or next(filter(None, (_of_source(folder, here, package) for folder in folders)), None)
+
+
+@cache
+def _of_source(folder: str, here: str, package: str) -> Requirement | None:
+    """The release of a tool whose own source a folder has, as a fork of it does; a .dev0 is taken for its release."""
+    for name in SOURCES.get(package, ()):
+        path = os.path.join(folder, name)
+        match = OWN_VERSION.search(_text(path) or "")
+        if match is not None:
+            return Requirement(f"=={match[1]}", f"{os.path.relpath(path, here)}:1", match[1])
+    return None
 
 
 @cache
