@@ -97,6 +97,7 @@ def test_axolotl(check_files, more, stops):
         ({"stage": "dpo", "neat_packing": True}, True),
         ({"stage": "dpo", "train_on_prompt": True}, True),
         ({"predict_with_generate": True}, True),
+        ({"do_predict": True, "predict_with_generate": True}, True),
         ({"predict_with_generate": True, "compute_accuracy": True, "val_size": 0.1}, True),
         ({"stage": "rm", "load_best_model_at_end": True, "eval_strategy": "steps", "eval_steps": 500, "val_size": 0.1}, True),
         ({"stage": "ppo"}, True),

@@ -499,7 +499,13 @@ TWO_PARSERS = (
 )
 
 
-@pytest.mark.parametrize(("parses", "calls", "stops"), [("parse_args", "main()", True), ("parse_args", "", False), ("parse_known_args", "main()", False)])
+@pytest.mark.parametrize(
+    ("parses", "calls", "stops"),
+    [
+        ("parse_args", "main()", True), ("parse_args", "if __name__ == '__main__':\n    main()", True), ("parse_args", "", False),
+        ("parse_args", "if x:\n    main()", False), ("parse_args", "main() if x else None", False), ("parse_known_args", "main()", False),
+    ],
+)  # fmt: skip
 def test_the_second_parser_of_a_script(check_files, parses, calls, stops):
     """Each parser of a run reads the whole line (run: argparse)."""
     files = {"run.sh": "deepspeed t.py --deepspeed_config ds.json\n", "t.py": TWO_PARSERS % (parses, calls), "ds.json": OWN}

@@ -29,7 +29,7 @@ def with_batch_put_in(findings: list[Finding], path: str) -> list[Finding]:
     """
     if not any(one.rule == NO_BATCH for one in findings):
         return findings
-    by, sets = (find(os.path.abspath(path), os.getcwd()) for find in (_lightnings, _setting))
+    by, sets = (find(_root(path), os.getcwd()) for find in (_lightnings, _setting))
     if not by and not sets:
         return findings
     unless = f", unless Lightning reads it, as in {by}, and puts it in" if by else f", unless {sets} puts it in"
@@ -40,30 +40,32 @@ def with_batch_put_in(findings: list[Finding], path: str) -> list[Finding]:
 def without_own_arguments(findings: list[Finding], path: str) -> list[Finding]:
     """Findings of a file of arguments without those that a class of the project has as a field of its own."""
     names = {one.path for one in findings if one.rule == UNKNOWN and one.path.isidentifier()}
-    own = _fields(frozenset(names), os.path.abspath(path), os.getcwd()) if names else frozenset()
+    own = _fields(frozenset(names), _root(path)) if names else frozenset()
     return [one for one in findings if one.rule != UNKNOWN or one.path not in own]
 
 
+def _root(path: str) -> str:
+    """The folder of the project that a file is in."""
+    return project_folders(os.path.dirname(os.path.abspath(path)), os.getcwd())[-1]
+
+
 @cache
-def _fields(names: frozenset[str], path: str, here: str) -> frozenset[str]:
+def _fields(names: frozenset[str], folder: str) -> frozenset[str]:
     """Which of these names a class of the project has as a field."""
     field = re.compile(rf"^[ \t]+({'|'.join(sorted(names))})[ \t]*:[ \t]*[A-Za-z\"']", re.MULTILINE)
-    folder = project_folders(os.path.dirname(path), here)[-1]
     return frozenset(match[1] for _path, text in _texts(folder) for match in field.finditer(text) if FIELDS in text)
 
 
 @cache
-def _lightnings(path: str, here: str) -> str:
+def _lightnings(folder: str, here: str) -> str:
     """The first file of a project that gives Lightning's strategy a config; "" where none does."""
-    folder = project_folders(os.path.dirname(path), here)[-1]
     texts = ((path, text) for path, text in _texts(folder) if "lightning" in text)
     return next((os.path.relpath(path, here) for path, text in texts if LIGHTNING_STRATEGY.search(text)), "")
 
 
 @cache
-def _setting(path: str, here: str) -> str:
+def _setting(folder: str, here: str) -> str:
     """The first file of a project that sets a batch size of a config; "" where none does."""
-    folder = project_folders(os.path.dirname(path), here)[-1]
     return next((os.path.relpath(path, here) for path, text in _texts(folder) if SETS_BATCH.search(text)), "")
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from zeroplan.check.python_nodes import last_name, parsed
 
@@ -22,6 +22,7 @@ OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale
 Option = tuple[list[str], bool]
 """The names of an option, and whether it is required."""
 PRECISIONS = ("no", "fp16", "bf16", "fp8")
+BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.Match, ast.Try)
 LOCAL_RANK = "--local_rank"
 """What DeepSpeed's launcher hands each process (launcher/launch.py), but for --no_local_rank."""
 
@@ -82,8 +83,22 @@ def _parsers_of(tree: ast.Module | None) -> list[list[Option]]:
 
 
 def _is_run(function: ast.FunctionDef, tree: ast.Module) -> bool:
-    """Whether the file calls a function of its own."""
-    return any(isinstance(node, ast.Call) and last_name(node.func) == function.name for node in ast.walk(tree))
+    """Whether the file calls a function of its own, and on no condition but that it is the script."""
+    return any(isinstance(node, ast.Call) and last_name(node.func) == function.name for node in _unconditional(tree))
+
+
+def _unconditional(tree: ast.Module) -> Iterator[ast.AST]:
+    """What stands in no branch and no loop."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        below = [one for one in ast.iter_child_nodes(waiting.pop()) if not isinstance(one, BRANCHES) or _is_main(one)]
+        yield from below
+        waiting += below
+
+
+def _is_main(node: ast.AST) -> bool:
+    """Whether it is the condition that the file is the script."""
+    return isinstance(node, ast.If) and getattr(getattr(node.test, "left", None), "id", "") == "__name__"
 
 
 def _reads_the_line(nodes: Sequence[ast.AST]) -> bool:

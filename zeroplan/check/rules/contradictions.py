@@ -135,7 +135,7 @@ OF_LLAMA_FACTORY = (
                   lambda of: of("do_train") is True and of.lacks("dataset") and not of("val_size"), "dataset: ..."),
     Contradiction(("val_size",), "val_size beside eval_dataset",
                   lambda of: bool(of("eval_dataset")) and _is_share(of("val_size")), "one of them"),
-    Contradiction(("do_eval", "eval_strategy", "evaluation_strategy", "predict_with_generate"),
+    Contradiction(("do_eval", "do_predict", "eval_strategy", "evaluation_strategy", "predict_with_generate"),
                   "an evaluation without eval_dataset or val_size",
                   lambda of: _is_evaluated(of) and of.lacks("eval_dataset") and of.lacks("val_size"), "val_size: 0.1"),
     Contradiction(("streaming",), "streaming without max_steps",
@@ -190,7 +190,8 @@ def _is_share(size: Any) -> bool:
 
 
 def _is_evaluated(of: Stated) -> bool:
-    return of("do_eval") is True or bool(of("predict_with_generate")) or _evaluates(of) in ("steps", "epoch")
+    does = of("do_eval") is True or of("do_predict") is True
+    return does or bool(of("predict_with_generate")) or _evaluates(of) in ("steps", "epoch")
 
 
 OF_TOOLS = {AXOLOTL: OF_AXOLOTL, LLAMA_FACTORY: OF_LLAMA_FACTORY}
