@@ -17,7 +17,7 @@ LLAMA = (
 )
 AXOLOTL = (
     "base_model: llama-3.2-1b\nsequence_len: 512\nmicro_batch_size: 2\nadapter: lora\nlora_r: 8\nlora_alpha: 16\n"
-    "lora_target_modules: [q_proj, v_proj]\nlora_dropout: 0.05\nlearning_rate: 2e-4\ndeepspeed: ds.json\n"
+    "lora_target_modules: [q_proj, v_proj]\nlora_dropout: 0.05\nlearning_rate: 2e-4\ndeepspeed: ds.json\ndatasets: [{path: d, type: alpaca}]\n"
 )
 FILES = {"TRL": TRL, "LLaMA-Factory": LLAMA, "axolotl": AXOLOTL}
 Q_V = 2 * 16 * 8 * 2048 + 16 * 8 * (2048 + 512)
