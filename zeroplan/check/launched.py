@@ -59,14 +59,8 @@ class TrainingScript(NamedTuple):
     """Micro-batches of a step that its own Accelerator asks for."""
     precision: str | None = None
     """The mixed precision that its own Accelerator asks for."""
-    unrecognized: str = ""
-    """The first option at which its own parser stops."""
-    no_choice: str = ""
-    """The first of its options whose value is none of its choices, with these."""
-    missing: str = ""
-    """The first option that its own parser requires and the line does not give."""
-    surplus: tuple[str, str] = ("", "")
-    """The first option behind which more than its one value stands, and the first word that is more."""
+    refusal: Refusal | None = None
+    """Why its own parser stops at the line."""
 
     @property
     def code(self) -> tuple[str, str] | None:

@@ -29,10 +29,13 @@ def with_batch_put_in(findings: list[Finding], path: str) -> list[Finding]:
     """
     if not any(one.rule == NO_BATCH for one in findings):
         return findings
-    by, sets = (find(_root(path), os.getcwd()) for find in (_lightnings, _setting))
-    if not by and not sets:
+    root, here = _root(path), os.getcwd()
+    if by := _lightnings(root, here):
+        unless = f", unless Lightning reads it, as in {by}, and puts it in"
+    elif by := _setting(root, here):
+        unless = f", unless {by} puts it in"
+    else:
         return findings
-    unless = f", unless Lightning reads it, as in {by}, and puts it in" if by else f", unless {sets} puts it in"
     return [replace(one, severity=WARNING, message=f"{one.message}{unless}") if one.rule == NO_BATCH else one
             for one in findings]  # fmt: skip
 

@@ -23,7 +23,7 @@ LOCKS = ("poetry.lock", "uv.lock", "pdm.lock", "pylock.toml", "Pipfile.lock")
 EXACT = re.compile(r"={2,3}([0-9]+(?:\.[0-9]+)*)")
 FILES = (
     *LOCKS, "requirement*.txt", "requirements*.in", "constraints*.txt", "pyproject.toml", "Pipfile",
-    "environment*.yml", "environment*.yaml", "pixi.toml", "setup.py", "setup.cfg", "*Dockerfile*", "*.dockerfile",
+    "environment*.yml", "environment*.yaml", "pixi.toml", "setup.py", "setup.cfg", "*Dockerfile*",
 )  # fmt: skip
 """Where versions are required, the exact ones first."""
 INSTALLS = re.compile(r"""\s*["']?\s*[!%]\s*(?:python3? -m )?pip3? install\b""")
@@ -165,9 +165,10 @@ def _of_source(folder: str, here: str, package: str) -> Requirement | None:
     """The release of a tool whose own source a folder has, as a fork of it does; a .dev0 is taken for its release."""
     for name in SOURCES.get(package, ()):
         path = os.path.join(folder, name)
-        match = OWN_VERSION.search(_text(path) or "")
-        if match is not None:
-            return Requirement(f"=={match[1]}", f"{os.path.relpath(path, here)}:1", match[1])
+        text = _text(path) or ""
+        if match := OWN_VERSION.search(text):
+            line = text.count("\n", 0, match.start()) + 1
+            return Requirement(f"=={match[1]}", f"{os.path.relpath(path, here)}:{line}", match[1])
     return None
 
 

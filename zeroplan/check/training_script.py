@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from zeroplan.check.command_line import TOOLS, CommandLine
-from zeroplan.check.finding import said
+from zeroplan.check.finding import named, said
 from zeroplan.check.kind import PYTHON
 from zeroplan.check.launch_files import file_of
 from zeroplan.check.launched import TrainingScript
 from zeroplan.check.launcher_parsers import RANKS
+from zeroplan.check.launcher_refusal import Refusal
 from zeroplan.check.ranks import PLAIN
 from zeroplan.check.script_arguments import stops_at_unknown
-from zeroplan.check.script_parser import accumulated, asked_precision, invalid_choice, missing, unrecognized
+from zeroplan.check.script_parser import (
+    LOCAL_RANK,
+    accumulated,
+    asked_precision,
+    invalid_choice,
+    missing,
+    unrecognized,
+)
 from zeroplan.check.shell_variables import Word
 
 OF_ONE_VALUE = (
@@ -32,12 +40,40 @@ def training_script(
     code, options = "" if file is None else file[1], {name: word.text for name, word in stated}
     of_parser = code if knows_options and line.launcher in (*RANKS, *PLAIN) else ""
     return TrainingScript(
-        file_of(line.script) or ("" if line.script is None else "?"), file,
+        _name(line), file,
         tuple([word.text for word in line.script_words if word.text and word.text.endswith(PYTHON)]), pipeline,
         accumulated(code, options), asked_precision(code, options),
-        _unrecognized(of_parser, line, stated), _no_choice(of_parser, options), _missing(of_parser, line),
-        _surplus(line.script_words) if line.launcher in TOOLS or stops_at_unknown(code) else ("", ""),
+        _refusal(code, of_parser, line, stated),
     )  # fmt: skip
+
+
+def _refusal(code: str, of_parser: str, line: CommandLine, stated: Sequence[tuple[str, Word]]) -> Refusal | None:
+    """Why its parser stops. `code`: the script; `of_parser`: the same, where its own parser reads the line, or ""."""
+    name = named(_name(line))
+    unknown = _unrecognized(of_parser, line, stated)
+    if unknown == LOCAL_RANK:
+        why = f"deepspeed hands {LOCAL_RANK} to {name}, whose parser does not know it and stops"
+        return Refusal(why, f"parser.add_argument('{LOCAL_RANK}', type=int), or deepspeed --no_local_rank")
+    if needed := _missing(of_parser, line):
+        why = f"no {named(needed)}, which the parser of {name} requires: it stops"
+        return Refusal(why, f"{named(needed)} ...")
+    is_strict = line.launcher in TOOLS or stops_at_unknown(code)
+    if is_strict and (surplus := _surplus(line.script_words)) is not None:
+        why = f"{named(surplus[1])} stands behind the one value of {named(surplus[0])}: the parser stops at it"
+        return Refusal(why, "quotes around the whole value")
+    options = {option: word.text for option, word in stated}
+    if (chosen := invalid_choice(of_parser, options)) is not None:
+        value = f"{chosen[0]} {said(options[chosen[0]])}, none of {', '.join(chosen[1])}"
+        return Refusal(f"{value}: the parser of {name} stops at it", "one of these")
+    if unknown:
+        why = f"{named(unknown)} is no option of {name}, whose parser stops at it"
+        return Refusal(why, "one that its parser knows, or parse_known_args in it")
+    return None
+
+
+def _name(line: CommandLine) -> str:
+    """The file that a line starts: "?" where it is not known, "" for none."""
+    return file_of(line.script) or ("" if line.script is None else "?")
 
 
 def _unrecognized(code: str, line: CommandLine, stated: Sequence[tuple[str, Word]]) -> str:
@@ -49,21 +85,16 @@ def _unrecognized(code: str, line: CommandLine, stated: Sequence[tuple[str, Word
 
 
 def _missing(code: str, line: CommandLine) -> str:
-    """None where words that no line sets may be options."""
+    """A required option; "" where words that no line sets may be it."""
     words = [word.text for word in line.script_words]
     return "" if None in words else missing(code, [word for word in words if word and word.startswith("-")])
 
 
-def _surplus(words: Sequence[Word]) -> tuple[str, str]:
+def _surplus(words: Sequence[Word]) -> tuple[str, str] | None:
     """An option that takes one value, and what stands behind that: a text without quotes."""
     for option, value, more in zip(words, words[1:], words[2:], strict=False):
         name, texts = (option.text or "").lstrip("-").replace("-", "_"), (value.text, more.text)
         is_option = (option.text or "").startswith("--") and name in OF_ONE_VALUE
         if is_option and all(text and not text.startswith("-") for text in texts):
-            return option.text or "", more.text or ""
-    return "", ""
-
-
-def _no_choice(code: str, options: Mapping[str, str | None]) -> str:
-    chosen = invalid_choice(code, options)
-    return "" if chosen is None else f"{chosen[0]} {said(options[chosen[0]])}, none of {', '.join(chosen[1])}"
+            return str(option.text), str(more.text)
+    return None

@@ -253,26 +253,29 @@ def built_whole(accelerate: AccelerateConfig, stage: Any, release: str | None) -
                   "config, and DeepSpeed stops at it", "accelerate>=1.0.1, or zero3_init_flag: true")  # fmt: skip
 
 
+def _asks_for_fp8(accelerate: AccelerateConfig) -> tuple[str, ...]:
+    """Where the file says it; at its section where an option or the script does."""
+    return (PRECISION,) if accelerate.document.config.get(PRECISION) == FP8 else (SECTION,)
+
+
 def fp8_left_out(accelerate: AccelerateConfig, release: str | None, asked_for: str | None) -> Iterator[Hit]:
     """Say where fp8 does not reach the model. `asked_for`: the precision that the script's own Accelerator is given."""
     by_script = asked_for == FP8
     is_asked = accelerate.is_deepspeed and (by_script or accelerate.precision == FP8)
     if not is_asked or takes_fp8(release, by_script=by_script):
         return
-    path = (PRECISION,) if accelerate.document.config.get(PRECISION) == FP8 else (SECTION,)
     instead = "" if takes_fp8(release, by_script=True) else ", and an FP8RecipeKwargs stops it"
     write = "accelerate>=1.11" if instead else "Accelerator(mixed_precision=\"fp8\") in the script, or accelerate>=1.11"
-    yield Hit("ZP857", path, f"fp8 under DeepSpeed: accelerate {release} trains in the config's own precision{instead}",
-              write)  # fmt: skip
+    what = f"fp8 under DeepSpeed: accelerate {release} trains in the config's own precision{instead}"
+    yield Hit("ZP857", _asks_for_fp8(accelerate), what, write)
 
 
 def fp8_beside_a_half(accelerate: AccelerateConfig, arguments: Arguments | None) -> Iterator[Hit]:
     """The Trainer's own half takes its place (transformers 5.24 training_args.py; run with 1.15: fp8_enabled False)."""
     half = next((half for half in SWITCHES if arguments is not None and arguments(half) is True), "")
     if arguments is not None and half and accelerate.is_deepspeed and accelerate.precision == FP8:
-        path = (PRECISION,) if accelerate.document.config.get(PRECISION) == FP8 else (SECTION,)
         what = f"fp8 beside {half} of TrainingArguments ({arguments.place(half)}), which takes its place"
-        yield Hit("ZP857", path, what, f"{half}: false there")
+        yield Hit("ZP857", _asks_for_fp8(accelerate), what, f"{half}: false there")
 
 
 def without_effect(accelerate: AccelerateConfig, _stage: Any) -> Iterator[Hit]:

@@ -9,6 +9,7 @@ from zeroplan.catalog.trainers.tools import AXOLOTL, LLAMA_FACTORY
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.finding import ERROR, WARNING, Hit
 from zeroplan.check.rule import Example, Rule
+from zeroplan.check.rules.refused_files import evaluation_strategy
 from zeroplan.releases import number
 
 AXOLOTLS = (
@@ -36,11 +37,12 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-class Stated:
+class FileArguments:
     """The arguments of a file, as a tool has them."""
 
     def __init__(self, arguments: Arguments) -> None:
         self.of, self._written = arguments.stated, arguments.document.config
+        self.evaluation = evaluation_strategy(arguments)
 
     def __call__(self, name: str) -> Any:
         return self.of(name)
@@ -57,20 +59,16 @@ class Contradiction(NamedTuple):
     names: tuple[str, ...]
     """Arguments at which it stands, the first that is stated."""
     what: str
-    holds: Callable[[Stated], bool]
+    holds: Callable[[FileArguments], bool]
     write: str
 
 
-def _evaluates(of: Stated) -> Any:
-    return of("eval_strategy") or of("evaluation_strategy")
-
-
-def _is_on(name: str, beside: str, values: tuple[str, ...]) -> Callable[[Stated], bool]:
+def _is_on(name: str, beside: str, values: tuple[str, ...]) -> Callable[[FileArguments], bool]:
     """Whether an argument is on where another has one of these values."""
     return lambda of: bool(of(name)) and of(beside) in values
 
 
-def _stops_early_by_other_steps(of: Stated) -> bool:
+def _stops_early_by_other_steps(of: FileArguments) -> bool:
     """Whether a patience is not counted in checkpoints (axolotl: utils/schemas/config.py)."""
     saved, evaluated = of("save_steps"), of("eval_steps")
     if not of("early_stopping_patience"):
@@ -102,15 +100,15 @@ OF_AXOLOTL = (
     Contradiction(("save_steps",), "save_steps beside saves_per_epoch",
                   lambda of: of.all("save_steps", "saves_per_epoch"), "one of them"),
     Contradiction(("eval_steps",), "eval_steps with an eval_strategy that is not steps",
-                  lambda of: bool(of("eval_steps") and _evaluates(of)) and _evaluates(of) not in ("steps", "no"),
+                  lambda of: bool(of("eval_steps") and of.evaluation) and of.evaluation not in ("steps", "no"),
                   "eval_strategy: steps"),
     Contradiction(("eval_steps", "eval_strategy", "evaluation_strategy"), "an evaluation of val_set_size 0",
-                  lambda of: of("val_set_size") == 0 and bool(of("eval_steps") or _evaluates(of))
-                  and of.lacks("test_datasets") and _evaluates(of) != "no", "val_set_size: 0.05, or delete it"),
+                  lambda of: of("val_set_size") == 0 and bool(of("eval_steps") or of.evaluation)
+                  and of.lacks("test_datasets") and of.evaluation != "no", "val_set_size: 0.05, or delete it"),
     Contradiction(("eval_steps",), "eval_steps beside evals_per_epoch",
                   lambda of: of.all("eval_steps", "evals_per_epoch"), "one of them"),
     Contradiction(("evals_per_epoch",), "evals_per_epoch with an eval_strategy that is not steps",
-                  lambda of: bool(of("evals_per_epoch") and _evaluates(of)) and _evaluates(of) not in ("steps", "no"),
+                  lambda of: bool(of("evals_per_epoch") and of.evaluation) and of.evaluation not in ("steps", "no"),
                   "eval_strategy: steps"),
     Contradiction(("eval_table_size",), "eval_table_size beside sample_packing",
                   lambda of: of.all("eval_table_size", "sample_packing") and of.lacks("eval_sample_packing")
@@ -189,9 +187,9 @@ def _is_share(size: Any) -> bool:
     return isinstance(size, int | float) and size > SMALL
 
 
-def _is_evaluated(of: Stated) -> bool:
+def _is_evaluated(of: FileArguments) -> bool:
     does = of("do_eval") is True or of("do_predict") is True
-    return does or bool(of("predict_with_generate")) or _evaluates(of) in ("steps", "epoch")
+    return does or bool(of("predict_with_generate")) or of.evaluation in ("steps", "epoch")
 
 
 OF_TOOLS = {AXOLOTL: OF_AXOLOTL, LLAMA_FACTORY: OF_LLAMA_FACTORY}
@@ -201,7 +199,7 @@ def refused_together(arguments: Arguments, llama_factory: str | None) -> Iterato
     """What contradicts itself in a tool's own file. `llama_factory`: its release that the project asks for."""
     if arguments.job is not None:  # whose line has names alone that bear on a config
         return
-    of, tool = Stated(arguments), arguments.tool
+    of, tool = FileArguments(arguments), arguments.tool
     is_older = llama_factory is not None and number(llama_factory) < number(KNOWN_SINCE)
     severity = WARNING if tool == LLAMA_FACTORY and is_older else ERROR
     for one in OF_TOOLS.get(tool, ()):

@@ -20,7 +20,6 @@ from zeroplan.check.ranks import (
     visible,
 )
 from zeroplan.check.rule import Example, Rule
-from zeroplan.check.script_parser import LOCAL_RANK
 from zeroplan.check.shell_functions import functions
 
 if TYPE_CHECKING:
@@ -211,24 +210,9 @@ def named_otherwise(launch: Launch, release: str | None) -> Iterator[Hit]:
 
 
 def not_recognized(launch: Launch) -> Iterator[Hit]:
-    script, name = launch.script, named(launch.script.name)
-    if script.unrecognized == LOCAL_RANK:
-        what = f"deepspeed hands {LOCAL_RANK} to {name}, whose parser does not know it and stops"
-        write = f"parser.add_argument('{LOCAL_RANK}', type=int), or deepspeed --no_local_rank"
-        yield Hit("ZP847", (), what, write, offset=launch.place.start)
-    elif script.missing:
-        what = f"no {named(script.missing)}, which the parser of {name} requires: it stops"
-        yield Hit("ZP847", (), what, f"{named(script.missing)} ...", offset=launch.place.start)
-    elif script.surplus[0]:
-        option, more = script.surplus
-        what = f"{named(more)} stands behind the one value of {named(option)}: the parser stops at it"
-        yield Hit("ZP847", (), what, "quotes around the whole value", offset=launch.place.start)
-    elif script.no_choice:
-        what = f"{script.no_choice}: the parser of {name} stops at it"
-        yield Hit("ZP847", (), what, "one of these", offset=launch.place.start)
-    elif script.unrecognized:
-        what = f"{named(script.unrecognized)} is no option of {name}, whose parser stops at it"
-        yield Hit("ZP847", (), what, "one that its parser knows, or parse_known_args in it", offset=launch.place.start)
+    refusal = launch.script.refusal
+    if refusal is not None:
+        yield Hit("ZP847", (), refusal.why, refusal.write, offset=launch.place.start)
 
 
 def on_one_port(text: str, launches: Sequence[Launch]) -> Iterator[Hit]:

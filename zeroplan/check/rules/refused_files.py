@@ -106,9 +106,15 @@ def best_model(arguments: Arguments) -> Iterator[Hit]:
         yield from _best_of_steps(arguments)
 
 
+def evaluation_strategy(arguments: Arguments) -> object:
+    """Under the older name too; None where neither is stated."""
+    return next((stated for name in EVALUATES if (stated := arguments.stated(name)) is not None), None)
+
+
 def _evaluates(arguments: Arguments) -> object:
     """The strategy of evaluation, under the older name too."""
-    return next((stated for name in EVALUATES if (stated := arguments.stated(name)) is not None), "no")
+    strategy = evaluation_strategy(arguments)
+    return "no" if strategy is None else strategy
 
 
 def _best_of_steps(arguments: Arguments) -> Iterator[Hit]:
